@@ -1,0 +1,4 @@
+//! Checks any HISA indexer implementation against the exact reference.
+#![forbid(unsafe_code)]
+
+pub mod oracle;

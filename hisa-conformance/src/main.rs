@@ -1,0 +1,3 @@
+//! The `hisa` command.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,1 @@
+//! Second, independent implementation.
