@@ -2,7 +2,7 @@
 
 use super::e4m3::{Overflow, encode_quotient};
 use super::real::finite_units;
-use super::round::{INFINITY, NAN, SIGN, is_nan, round_f32};
+use super::round::{INFINITY, LEAST, NAN, SIGN, is_nan, round_f32};
 
 /// Lower clamp of a row's largest magnitude: the f32 nearest to 1e-4.
 const LEAST_AMAX: u32 = 0x38D1_B717;
@@ -103,8 +103,7 @@ pub(super) fn over_448(amax: u32) -> u32 {
     } else if amax == INFINITY {
         INFINITY
     } else {
-        let units = finite_units(amax);
-        round_f32(false, &units, &448u32.into(), super::round::LEAST)
+        round_f32(false, &finite_units(amax), &448u32.into(), LEAST)
     }
 }
 

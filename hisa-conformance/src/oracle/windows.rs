@@ -104,7 +104,7 @@ fn per_sequence(
 ) -> Vec<(i32, i32)> {
     let mut windows = vec![NO_SEQUENCE; rows];
     for (sequence, (q, k)) in cu_q.windows(2).zip(cu_k.windows(2)).enumerate() {
-        let (len_q, len_k) = (i64::from(q[1]) - i64::from(q[0]), i64::from(k[1] - k[0]));
+        let (len_q, len_k) = (i64::from(q[1] - q[0]), i64::from(k[1] - k[0]));
         for (row, local) in (q[0]..q[1]).zip(0..) {
             let keys = visible(Row {
                 sequence,
