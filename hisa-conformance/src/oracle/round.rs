@@ -110,6 +110,9 @@ mod tests {
             round((1 << 44) + (1 << 20) - 1, 1, -20),
             16_777_216f32.to_bits()
         );
+        // The deciding bit may be the second one below the significand.
+        assert_eq!(round((1 << 25) + 3, 1, 0), 33_554_436f32.to_bits());
+        assert_eq!(round((1 << 25) + 1, 1, 0), 33_554_432f32.to_bits());
         // A tie that carries into the next binade.
         assert_eq!(round((1 << 25) - 1, 1, 0), 33_554_432f32.to_bits());
     }
