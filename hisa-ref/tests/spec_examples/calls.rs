@@ -2,7 +2,7 @@
 
 use crate::example::Example;
 use crate::indexers::{run_block_sparse, run_dsa, run_hisa, run_incremental, with_input};
-use crate::tensor::Tensor;
+use crate::tensor::{Kind, Tensor};
 use hisa_ref::bf16::round_to_bf16;
 use hisa_ref::order::{compare_scores, rank_key};
 use hisa_ref::stages::block_pool::Pooled;
@@ -80,7 +80,7 @@ pub(crate) const CALLS: &[Call] = &[
     call(
         "quantize",
         &["x"],
-        &["scale_format", "overflow", "strict"],
+        &["scale_format", "overflow", "strict", "dims"],
         &["codes", "scale"],
         quantized,
     ),
@@ -251,12 +251,21 @@ fn windows(example: &Example, _: Path) -> Result<Outputs> {
 }
 
 fn quantized(example: &Example, path: Path) -> Result<Outputs> {
-    let x = example.f32_matrix("x");
     let options = QuantizeOptions {
         format: example.choice("scale_format", FORMAT),
         overflow: example.choice("overflow", OVERFLOW),
         strictness: example.strictness(),
     };
+    if let Some(dims) = example.list("dims") {
+        // The rule is that of rows; only the grouping, which has one implementation, is new.
+        let x = example.tensor("x", Kind::F32).dynamic(f32::from_bits);
+        let grouped = quantize::run_dims(x.view(), &dims, options)?;
+        return Ok(vec![
+            ("codes", Tensor::codes(&grouped.codes)),
+            ("scale", Tensor::f32s(&grouped.scale)),
+        ]);
+    }
+    let x = example.f32_matrix("x");
     let quantized = match path {
         Path::Scalar => quantize::scalar(x.view(), options),
         Path::Fast => quantize::run(x.view(), options),

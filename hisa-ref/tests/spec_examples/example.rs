@@ -179,6 +179,12 @@ impl Example {
             .unwrap_or_else(|| panic!("{}: no parameter {name}", self.name()))
     }
 
+    /// A parameter that is a list and may be absent.
+    pub(crate) fn list(&self, name: &str) -> Option<Vec<usize>> {
+        let integers = self.integers(self.params.get(name)?);
+        Some(integers.into_iter().map(|entry| entry as usize).collect())
+    }
+
     /// The meaning of a word among `choices`; the first is the default.
     pub(crate) fn choice<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> T {
         let Some(value) = self.params.get(name) else {
@@ -234,7 +240,10 @@ impl Example {
                     .into_iter()
                     .map(|p| p as u32)
                     .collect();
-                let derived = || (0..cu_q.sequences()).map(|s| cu_q.sequence(s).len() / stride);
+                let derived = || {
+                    (0..cu_q.sequences())
+                        .map(|s| cu_q.sequence(s).len().checked_div(stride).unwrap_or(0))
+                };
                 let n = cu_k
                     .as_ref()
                     .map_or_else(|| derived().sum(), CuSeqlens::total);

@@ -1,7 +1,7 @@
 //! Tensors as examples write them: nested lists of numbers or strings, kept as bits.
 
 use hisa_ref::E4M3;
-use ndarray::{Array, Array1, Array2, Array3, ArrayBase, Data, Dimension};
+use ndarray::{Array, Array1, Array2, Array3, ArrayBase, ArrayD, Data, Dimension};
 use serde_json::Value;
 
 /// What the elements of a tensor are.
@@ -95,6 +95,11 @@ impl Tensor {
     /// One dimension.
     pub(crate) fn vector<T>(&self, make: impl Fn(u32) -> T) -> Array1<T> {
         self.array(ndarray::Dim(self.bits.len()), make)
+    }
+
+    /// As many dimensions as the list is deep.
+    pub(crate) fn dynamic<T>(&self, make: impl Fn(u32) -> T) -> ArrayD<T> {
+        self.array(ndarray::IxDyn(&self.shape), make)
     }
 
     /// Two dimensions; `columns` decides where there is no row.
