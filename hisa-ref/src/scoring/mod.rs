@@ -6,4 +6,63 @@
 //! adds heads in f64 with an error interval, and asks the definition where that interval does not
 //! decide the last rounding: both give the same bits.
 
+mod engine;
+mod heads;
+mod kernel;
+mod limbs;
+mod pack;
 pub mod scalar;
+#[cfg(test)]
+mod tests;
+
+pub use pack::{PackedKeys, PackedRow};
+
+use crate::error::{Result, ShapeError};
+use crate::input::Queries;
+use crate::params::check_limit;
+use std::ops::Range;
+
+impl<'q> PackedRow<'q> {
+    /// Replaces the content by row `row` of `queries` [M,H,D]; no allocation once warm.
+    ///
+    /// # Errors
+    /// [`crate::error::ParamError`] where `row` is not below M.
+    pub fn pack(&mut self, queries: &'q Queries<'_>, row: usize) -> Result<()> {
+        check_limit(
+            "row + 1",
+            row.saturating_add(1),
+            queries.len(),
+            "q holds M rows",
+        )?;
+        self.pack_unchecked(queries, row);
+        Ok(())
+    }
+}
+
+impl PackedKeys<'_> {
+    /// `out[i]` becomes the score of `row` against key `range.start + i` (SPEC S).
+    ///
+    /// # Errors
+    /// [`crate::error::ParamError`] where the range reaches beyond the N keys, [`ShapeError`]
+    /// where `out` is not as long as the range or the head dimensions differ.
+    pub fn score(&self, row: &PackedRow<'_>, range: Range<usize>, out: &mut [f32]) -> Result<()> {
+        check_limit(
+            "end of the range",
+            range.end,
+            self.len(),
+            "there are N keys",
+        )?;
+        if range.len() != out.len() {
+            let expected = format!("[{}] of the range", range.len());
+            return Err(ShapeError::new("out", &[out.len()], expected).into());
+        }
+        if row.head_dim != self.head_dim() {
+            let expected = format!("[H, D] with D = {}", self.head_dim());
+            return Err(
+                ShapeError::new("row", &[row.weights.len(), row.head_dim], expected).into(),
+            );
+        }
+        engine::score_keys(row, self, range, out);
+        Ok(())
+    }
+}
