@@ -2,14 +2,11 @@
 
 use super::heads::{HeadSums, error_bound};
 use super::kernel;
-use super::pack::{LANES, Lanes, PackedKeys, PackedRow, Panel, QUAD, RowClass};
+use super::pack::{GROUP, LANES, Lanes, PackedKeys, PackedRow, Panel, QUAD, RowClass};
 use super::scalar;
 use crate::exact::NAN;
 use fearless_simd::{Simd, dispatch};
 use std::ops::Range;
-
-/// Quads whose dots are kept at a time.
-const BATCH: usize = 4;
 
 /// `out[i]` becomes the score of `row` against key `range.start + i`, with the bits of
 /// [`scalar::score`]. The range lies within the keys, `out` is as long, and D agrees.
@@ -87,41 +84,46 @@ fn settle(row: &PackedRow<'_>, keys: &PackedKeys<'_>, key: usize, scores: &mut [
 #[inline(always)]
 fn sum_heads<S: Simd>(simd: S, row: &PackedRow<'_>, panel: Panel<'_>) -> HeadSums<S> {
     let mut sums = HeadSums::new(simd);
-    let mut dots = [[Lanes::ZERO; QUAD]; BATCH];
-    let quads = row.heads().div_ceil(QUAD);
-    let mut quad = 0;
-    while quad < quads {
-        let batch = (quads - quad).min(BATCH);
-        if batch == BATCH && simd.level().as_avx512().is_some() {
-            let operands = std::array::from_fn(|i| row.quad(quad + i));
-            kernel::dots::<S, BATCH>(simd, panel.lanes, operands, &mut dots);
-        } else {
-            for (i, dots) in dots.iter_mut().enumerate().take(batch) {
-                let operands = [row.quad(quad + i)];
-                kernel::dots::<S, 1>(simd, panel.lanes, operands, std::array::from_mut(dots));
-            }
-        }
-        let first = quad * QUAD;
-        let heads = (row.heads() - first).min(BATCH * QUAD);
-        let dots = &dots.as_flattened()[..heads];
+    let mut dots = [Lanes::ZERO; GROUP];
+    for (index, group) in row.groups().enumerate() {
+        let first = index * GROUP;
+        let heads = (row.heads() - first).min(GROUP);
+        group_dots(simd, panel.lanes, || group.iter(), heads, &mut dots);
         if let Some(rest) = panel.rest {
-            let mut rest_dots = [[Lanes::ZERO; QUAD]; BATCH];
-            for (i, out) in rest_dots.iter_mut().enumerate().take(batch) {
-                let operand = row.quad(quad + i);
-                let sums = kernel::key_rest_dots(simd, &rest.positions, &rest.lanes, operand);
-                *out = sums.map(|sums| Lanes(sums.into()));
-            }
+            let mut rest_dots = [Lanes::ZERO; GROUP];
+            let words = || {
+                rest.positions
+                    .iter()
+                    .map(|&position| &group[position as usize])
+            };
+            group_dots(simd, &rest.lanes, words, heads, &mut rest_dots);
             sums.add(
                 simd,
                 row,
                 panel,
                 first,
-                (dots, Some(&rest_dots.as_flattened()[..heads])),
+                (&dots[..heads], Some(&rest_dots[..heads])),
             );
         } else {
-            sums.add(simd, row, panel, first, (dots, None));
+            sums.add(simd, row, panel, first, (&dots[..heads], None));
         }
-        quad += batch;
     }
     sums
+}
+
+/// Dots with the first `heads` of a group, as many at a time as there are registers for.
+#[inline(always)]
+fn group_dots<'a, S: Simd, I: Iterator<Item = &'a [i32; GROUP]>>(
+    simd: S,
+    keys: &[Lanes],
+    words: impl Fn() -> I,
+    heads: usize,
+    out: &mut [Lanes; GROUP],
+) {
+    if heads == GROUP && simd.level().as_avx512().is_some() {
+        return kernel::dots::<S, GROUP>(simd, keys, words(), 0, out);
+    }
+    for first in (0..heads).step_by(QUAD) {
+        kernel::dots::<S, QUAD>(simd, keys, words(), first, out);
+    }
 }

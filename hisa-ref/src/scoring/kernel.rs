@@ -3,7 +3,7 @@
 //! Keys run along the lanes, heads are broadcast, so no lane ever has to be added to another. The
 //! row rule of `limbs.rs` keeps every partial sum within `i32`.
 
-use super::pack::{Lanes, QUAD};
+use super::pack::{GROUP, Lanes, QUAD};
 use fearless_simd::{Simd, SimdBase, SimdIntWiden, i16x32, i32x16, prelude::*};
 
 /// `acc + keys . word`, the word being two values of one head.
@@ -14,49 +14,30 @@ fn step<S: Simd>(simd: S, acc: i32x16<S>, keys: i16x32<S>, word: i32) -> i32x16<
 }
 
 #[inline(always)]
-pub(super) fn load<S: Simd>(simd: S, lanes: &Lanes) -> i16x32<S> {
+fn load<S: Simd>(simd: S, lanes: &Lanes) -> i16x32<S> {
     i32x16::simd_from(simd, lanes.0).bitcast()
 }
 
-/// Dots of one panel with `4 * Q` heads, into `dots`.
+/// Dots of sixteen keys with `HEADS` heads of a group, from head `first` on; both are multiples
+/// of four. `keys` and `heads` run over the same positions.
 #[inline(always)]
-pub(super) fn dots<S: Simd, const Q: usize>(
+pub(super) fn dots<'a, S: Simd, const HEADS: usize>(
     simd: S,
-    panel: &[Lanes],
-    quads: [&[[i32; QUAD]]; Q],
-    dots: &mut [[Lanes; QUAD]; Q],
+    keys: &[Lanes],
+    heads: impl Iterator<Item = &'a [i32; GROUP]>,
+    first: usize,
+    out: &mut [Lanes; GROUP],
 ) {
-    let quads = quads.map(|quad| &quad[..panel.len()]);
-    let mut acc = [[i32x16::splat(simd, 0); QUAD]; Q];
-    for (position, lanes) in panel.iter().enumerate() {
-        let keys = load(simd, lanes);
-        for (acc, quad) in acc.iter_mut().zip(&quads) {
-            for (acc, &word) in acc.iter_mut().zip(&quad[position]) {
-                *acc = step(simd, *acc, keys, word);
-            }
+    let mut acc = [i32x16::splat(simd, 0); HEADS];
+    for (keys, words) in keys.iter().zip(heads) {
+        let keys = load(simd, keys);
+        for i in 0..HEADS {
+            acc[i] = step(simd, acc[i], keys, words[(first + i) % GROUP]);
         }
     }
-    for (dots, acc) in dots.as_flattened_mut().iter_mut().zip(acc.as_flattened()) {
-        dots.0 = (*acc).into();
+    for (i, acc) in acc.into_iter().enumerate() {
+        out[(first + i) % GROUP] = Lanes(acc.into());
     }
-}
-
-/// Dots of four heads' `main` with the panel's `rest`.
-#[inline(always)]
-pub(super) fn key_rest_dots<S: Simd>(
-    simd: S,
-    positions: &[u32],
-    lanes: &[Lanes],
-    quad: &[[i32; QUAD]],
-) -> [i32x16<S>; QUAD] {
-    let mut acc = [i32x16::splat(simd, 0); QUAD];
-    for (&position, lanes) in positions.iter().zip(lanes) {
-        let keys = load(simd, lanes);
-        for (acc, &word) in acc.iter_mut().zip(&quad[position as usize]) {
-            *acc = step(simd, *acc, keys, word);
-        }
-    }
-    acc
 }
 
 /// Dots of one head's `rest` with the panel's `main`.

@@ -9,7 +9,9 @@ use rayon::prelude::*;
 
 /// Keys per panel: the lanes of one vector of `i32`.
 pub(super) const LANES: usize = 16;
-/// Query heads per broadcast group.
+/// Query heads per group of the packed row.
+pub(super) const GROUP: usize = 16;
+/// Query heads that every SIMD level can take at once.
 pub(super) const QUAD: usize = 4;
 /// Panels per parallel task.
 const PANELS_PER_TASK: usize = 64;
@@ -243,8 +245,9 @@ pub struct PackedRow<'q> {
     pairs: usize,
     /// Ends of the segments `+`, `-`, `+ with rest`, `- with rest`, counted in packed heads.
     pub(super) ends: [usize; 4],
-    /// [ceil(heads/4)][ceil(D/2)], one word of two `i16` per head; heads past the last are zero.
-    quads: Vec<[i32; QUAD]>,
+    /// [ceil(heads/16)][ceil(D/2)], one word of two `i16` per head. Past the last head comes
+    /// anything: those dots are not used.
+    groups: Vec<[i32; GROUP]>,
     /// `|weight| * 2^shift` of every packed head, exact.
     pub(super) factors: Vec<f64>,
     /// `rest` of the heads from `ends[1]` on.
@@ -333,7 +336,7 @@ impl<'q> PackedRow<'q> {
         class
     }
 
-    /// Heads by segment, their words spread over the quads.
+    /// Heads by segment, their words spread over the groups.
     #[inline(always)]
     fn place_heads(&mut self) {
         let count = self.heads.len();
@@ -347,11 +350,8 @@ impl<'q> PackedRow<'q> {
             total += *slot;
             (*slot, *end) = (start, total);
         }
-        self.quads
-            .resize(count.div_ceil(QUAD) * self.pairs, [0; QUAD]);
-        if let Some(last) = self.quads.chunks_exact_mut(self.pairs).last() {
-            last.fill([0; QUAD]);
-        }
+        self.groups
+            .resize(count.div_ceil(GROUP) * self.pairs, [0; GROUP]);
         self.factors.resize(count, 0.0);
         self.rests.resize(count - self.ends[1], HeadRest::default());
         for (head, main) in self.heads.iter().zip(self.main.chunks_exact(self.pairs)) {
@@ -361,9 +361,9 @@ impl<'q> PackedRow<'q> {
             if place >= self.ends[1] {
                 self.rests[place - self.ends[1]] = head.rest;
             }
-            let quad = &mut self.quads[place / QUAD * self.pairs..][..self.pairs];
-            for (words, &word) in quad.iter_mut().zip(main) {
-                words[place % QUAD] = word;
+            let group = &mut self.groups[place / GROUP * self.pairs..][..self.pairs];
+            for (words, &word) in group.iter_mut().zip(main) {
+                words[place % GROUP] = word;
             }
         }
     }
@@ -374,10 +374,10 @@ impl<'q> PackedRow<'q> {
         self.factors.len()
     }
 
-    /// The words of heads `4 * index ..`, one vector of four per pair position.
+    /// The words of every sixteen heads, one vector per pair position.
     #[inline(always)]
-    pub(super) fn quad(&self, index: usize) -> &[[i32; QUAD]] {
-        &self.quads[index * self.pairs..][..self.pairs]
+    pub(super) fn groups(&self) -> impl Iterator<Item = &[[i32; GROUP]]> {
+        self.groups.chunks_exact(self.pairs)
     }
 
     /// `rest` of a packed head, as positions and words, and its `2^-shift`.
