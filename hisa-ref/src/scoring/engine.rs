@@ -48,13 +48,14 @@ fn sweep<S: Simd>(
     out: &mut [f32],
 ) {
     let bound = error_bound(row);
+    let mut dots = [[Lanes::ZERO; GROUP]; 2];
     let mut key = range.start;
     let mut out = out;
     while key < range.end {
         let lane = key % LANES;
         let taken = (LANES - lane).min(range.end - key);
         let panel = keys.panel(key / LANES);
-        let [low, high] = sum_heads(simd, row, panel).ends(panel.factors, bound);
+        let [low, high] = sum_heads(simd, row, panel, &mut dots).ends(panel.factors, bound);
         let (scores, left) = out.split_at_mut(taken);
         let mut sure = true;
         for ((score, low), high) in scores.iter_mut().zip(&low[lane..]).zip(&high[lane..]) {
@@ -80,23 +81,26 @@ fn settle(row: &PackedRow<'_>, keys: &PackedKeys<'_>, key: usize, scores: &mut [
     }
 }
 
-/// Sums over all heads for one panel.
+/// Sums over all heads for one panel; `dots` is scratch space.
 #[inline(always)]
-fn sum_heads<S: Simd>(simd: S, row: &PackedRow<'_>, panel: Panel<'_>) -> HeadSums<S> {
+fn sum_heads<S: Simd>(
+    simd: S,
+    row: &PackedRow<'_>,
+    panel: Panel<'_>,
+    [dots, rest_dots]: &mut [[Lanes; GROUP]; 2],
+) -> HeadSums<S> {
     let mut sums = HeadSums::new(simd);
-    let mut dots = [Lanes::ZERO; GROUP];
     for (index, group) in row.groups().enumerate() {
         let first = index * GROUP;
         let heads = (row.heads() - first).min(GROUP);
-        group_dots(simd, panel.lanes, || group.iter(), heads, &mut dots);
+        group_dots(simd, panel.lanes, || group.iter(), heads, dots);
         if let Some(rest) = panel.rest {
-            let mut rest_dots = [Lanes::ZERO; GROUP];
             let words = || {
                 rest.positions
                     .iter()
                     .map(|&position| &group[position as usize])
             };
-            group_dots(simd, &rest.lanes, words, heads, &mut rest_dots);
+            group_dots(simd, &rest.lanes, words, heads, rest_dots);
             sums.add(
                 simd,
                 row,
