@@ -5,6 +5,10 @@
 //! noisy machine disturbs both alike. Every result is validated before anything is timed.
 #![allow(unsafe_code, reason = "gemm takes raw pointers")]
 #![allow(clippy::print_stdout, reason = "the table is the output")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a bench that cannot be set up must not run"
+)]
 
 use criterion::{Criterion, Throughput};
 use fearless_simd::{Level, dispatch};

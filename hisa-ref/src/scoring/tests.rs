@@ -388,6 +388,68 @@ fn scores_can_be_programmed_through_the_scale() {
     }
 }
 
+/// Terms too small for f64 beside the others decide a tie, or are all that is left.
+#[test]
+fn roundings_that_f64_cannot_decide() {
+    let tiny = 2f32.powi(-60);
+    let half_ulp = 2f32.powi(-24);
+    for weights in [
+        [1.0, half_ulp, tiny],
+        [1.0, half_ulp, -tiny],
+        [1.0 + f32::EPSILON, half_ulp, -tiny],
+        [-1.0, -half_ulp, -tiny],
+        [1.0, -1.0, tiny],
+        [tiny, 1.0, -1.0],
+        [1.0, -1.0, 0.0],
+    ] {
+        let shape = Shape {
+            rows: 1,
+            keys: 4,
+            heads: 3,
+            head_dim: 1,
+        };
+        let (one, scales) = (encode(1.0), vec![1.0, 0.75, f32::MIN_POSITIVE, f32::MAX]);
+        let case = make(shape, &[one; 3], &[one; 4], weights.to_vec(), scales);
+        check(&case, 0..4, &|| format!("{weights:?}"));
+    }
+}
+
+/// Rows whose norms come as close to the limits as they can, with every product of one sign.
+#[test]
+fn largest_dots_do_not_overflow() {
+    let (most, least) = (E4M3::from_bits(0x7E), E4M3::from_bits(0xFE));
+    for head_dim in (1..=130).chain([255, 256, 1024, 4096, 16_384]) {
+        let shape = Shape {
+            rows: 1,
+            keys: 2,
+            heads: 2,
+            head_dim,
+        };
+        let rows = [vec![most; head_dim], vec![least; head_dim]].concat();
+        let case = make(shape, &rows, &rows, vec![1.0, -3.0], vec![1.0, 0.3]);
+        check(&case, 0..2, &|| format!("D = {head_dim}"));
+    }
+}
+
+/// A long row of which half sets the shift and the other half is all `rest`, against a key that
+/// is large where the `rest` is, and the other way round.
+#[test]
+fn a_rest_beyond_the_limit_goes_to_the_definition() {
+    let half = 2048;
+    let shape = Shape {
+        rows: 1,
+        keys: 2,
+        heads: 2,
+        head_dim: 2 * half,
+    };
+    let (large, small) = (E4M3::from_bits(0x7E), encode(1.875));
+    let mixed = [vec![large; half], vec![small; half]].concat();
+    let other = [vec![E4M3::ZERO; half], vec![large; half]].concat();
+    let rows = [mixed, other].concat();
+    let case = make(shape, &rows, &rows, vec![1.0, 0.7], vec![1.0, 0.3]);
+    check(&case, 0..2, &|| "half a rest".to_owned());
+}
+
 /// A buffer that went through rows of other shapes and classes leaves no trace.
 #[test]
 fn packed_rows_are_reusable() {
