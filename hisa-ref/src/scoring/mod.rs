@@ -5,6 +5,28 @@
 //! [`scalar`] is the definition. The fast path packs codes as integers, computes the dots exactly,
 //! adds heads in f64 with an error interval, and asks the definition where that interval does not
 //! decide the last rounding: both give the same bits.
+//!
+//! ```
+//! use hisa_ref::scoring::{PackedKeys, PackedRow};
+//! use hisa_ref::{E4M3, Keys, Overflow, Queries, Strictness};
+//! use ndarray::{Array1, Array2, Array3};
+//!
+//! let code = |x| E4M3::encode(x, Overflow::Saturating);
+//! let q = Array3::from_elem((1, 2, 4), code(0.5)); // [M,H,D]
+//! let weights = Array2::from_elem((1, 2), 1.0); // [M,H]
+//! let k = Array2::from_elem((3, 4), code(2.0)); // [N,D]
+//! let k_scale = Array1::from_vec(vec![1.0, 0.25, 0.0]); // [N]
+//! let queries = Queries::new(q.view(), weights.view(), Strictness::Strict)?;
+//! let keys = Keys::new(k.view(), k_scale.view(), Strictness::Strict)?;
+//!
+//! let packed = PackedKeys::new(&keys);
+//! let mut row = PackedRow::default();
+//! row.pack(&queries, 0)?;
+//! let mut scores = [0.0; 2];
+//! packed.score(&row, 1..3, &mut scores)?;
+//! assert_eq!(scores, [2.0, 0.0]);
+//! # Ok::<(), hisa_ref::Error>(())
+//! ```
 
 mod engine;
 mod heads;
@@ -15,6 +37,7 @@ pub mod scalar;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use engine::score_keys;
 pub use pack::{PackedKeys, PackedRow};
 
 use crate::error::{Result, ShapeError};
@@ -62,7 +85,7 @@ impl PackedKeys<'_> {
                 ShapeError::new("row", &[row.weights.len(), row.head_dim], expected).into(),
             );
         }
-        engine::score_keys(row, self, range, out);
+        score_keys(row, self, range, out);
         Ok(())
     }
 }
