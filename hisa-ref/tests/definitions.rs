@@ -1,4 +1,5 @@
 //! Every stage's fast path against its scalar definition, bit for bit, on random small inputs.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 

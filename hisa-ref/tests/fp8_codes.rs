@@ -1,4 +1,5 @@
 //! e4m3: all 256 codes, and encode at and around every rounding boundary (SPEC V.1, V.2).
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use hisa_ref::E4M3;
 use hisa_ref::Overflow::{self, NonSaturating, Saturating};

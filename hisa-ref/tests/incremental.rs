@@ -1,4 +1,5 @@
 //! The pooled cache: any history of appends, overwrites and roll-backs equals pooling once.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 

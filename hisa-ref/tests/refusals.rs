@@ -1,4 +1,5 @@
 //! What bad input gets: a typed error with the argument, the place and the numbers (SPEC V.7).
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use hisa_ref::error::{Error, ParamError, SelectionError, ShapeError, ValueError, WindowError};
 use hisa_ref::stages::quantize::{QuantizeOptions, ScaleFormat};
@@ -186,11 +187,6 @@ fn stages_refuse_zero_sizes_and_wrong_shapes() {
         block_scores::run(queries, &pooled, windows, 0).unwrap_err(),
         zero("block_size")
     );
-    let error = block_scores::run(queries, &pooled, windows, 3).unwrap_err();
-    assert!(
-        error.to_string().contains("pooled_k has shape [2]") || windows.n() == 4,
-        "{error}"
-    );
     let error = block_scores::run(queries, &pooled, windows, 1).unwrap_err();
     assert!(
         matches!(
@@ -358,16 +354,9 @@ fn slots_are_checked_one_by_one() {
 
 #[test]
 fn products_that_overflow_are_refused_before_allocation() {
-    let windows = Windows::from_rows(&[0, 1], &[4, 3], 4).unwrap();
-    let p = parts();
-    let input = p.build(Strict).unwrap();
-    let k = (1usize << 31) - 1;
-    // 2 rows of 2^31 - 1 columns are 16 GiB of ids: refused or not by the allocator, never a
-    // wrapped size. 2^62 elements are always refused.
-    let scores = Array2::<f32>::zeros((2, 1));
-    let ids = block_topk::run(scores.view(), &windows, 4, 1, Rank::F32).unwrap();
-    assert_eq!(ids, array![[0], [0]]);
-    assert!(HisaParams::new(1, k, k).is_ok());
-    assert!(HisaParams::new(2, k, k).is_err());
-    assert_eq!(input.windows().len(), 2);
+    let largest = (1usize << 31) - 1;
+    assert!(HisaParams::new(1, largest, largest).is_ok());
+    assert!(HisaParams::new(2, largest, largest).is_err());
+    assert!(HisaParams::new(largest, 1, 1).is_ok());
+    assert!(HisaParams::new(largest + 1, 1, 1).is_err());
 }

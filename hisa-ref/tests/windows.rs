@@ -1,4 +1,5 @@
 //! Windows from every description callers use (SPEC W).
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use hisa_ref::error::{Error, ParamError, WindowError};
 use hisa_ref::{CuSeqlens, Window, Windows};

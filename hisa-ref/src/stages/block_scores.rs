@@ -32,8 +32,8 @@ pub fn run(
         block_size,
         PackedRow::default,
         |q, row, blocks, out| {
-            q.pack(queries, row);
-            score_keys(q, queries, row, &packed, blocks, out);
+            q.pack_unchecked(queries, row);
+            score_keys(q, &packed, blocks, out);
         },
     )
 }

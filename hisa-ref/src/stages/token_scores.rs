@@ -34,19 +34,12 @@ pub fn run(
         block_size,
         init,
         |q, row, ids, out| {
-            q.pack(queries, row);
+            q.pack_unchecked(queries, row);
             for (&id, slots) in ids.iter().zip(out.chunks_exact_mut(block_size)) {
                 let visible = visible_keys(id, block_size, windows.rows()[row]);
                 if let Some((visible, first)) = visible {
                     let len = visible.len();
-                    score_keys(
-                        q,
-                        queries,
-                        row,
-                        &packed,
-                        visible,
-                        &mut slots[first..first + len],
-                    );
+                    score_keys(q, &packed, visible, &mut slots[first..first + len]);
                 }
             }
         },
