@@ -7,3 +7,31 @@
 //! decide the last rounding: both give the same bits.
 
 pub mod scalar;
+
+use crate::input::{Keys, Queries};
+use std::ops::Range;
+
+pub(crate) struct PackedKeys<'k>(&'k [crate::E4M3], &'k [f32], usize);
+impl<'k> PackedKeys<'k> {
+    pub(crate) fn new(keys: &'k Keys<'_>) -> Self {
+        Self(keys.codes(), keys.scales(), keys.head_dim())
+    }
+}
+#[derive(Default)]
+pub(crate) struct PackedRow;
+impl PackedRow {
+    pub(crate) fn pack(&mut self, _: &Queries<'_>, _: usize) {}
+}
+pub(crate) fn score_keys(
+    _: &PackedRow,
+    queries: &Queries<'_>,
+    row: usize,
+    keys: &PackedKeys<'_>,
+    range: Range<usize>,
+    out: &mut [f32],
+) {
+    for (key, score) in range.zip(out) {
+        let (q, weights, d) = (queries.row(row), queries.row_weights(row), keys.2);
+        *score = scalar::score(q, weights, &keys.0[key * d..(key + 1) * d], keys.1[key]);
+    }
+}

@@ -1,0 +1,217 @@
+//! Stage 2, `block_pool`: the mean of each block of B keys, quantised again (SPEC 2).
+//!
+//! Blocks are flat: B consecutive keys, blind to where sequences start and end.
+
+use crate::error::Result;
+use crate::exact::{Extended, ExtendedSum, F32_UNIT_EXPONENT, NAN, decompose};
+use crate::fp8::{E4M3, E4M3_MAX, Overflow, UNIT_EXPONENT};
+use crate::input::Keys;
+use crate::params::{Strictness, block_count, check_size, filled};
+use crate::rows::for_each_row;
+use crate::stages::matrix;
+use crate::stages::quantize::quotient_code;
+use ndarray::{Array1, Array2};
+
+/// Lower clamp of a pooled scale, the f32 nearest to 1e-10.
+pub const SCALE_MIN: f32 = f32::from_bits(0x2EDB_E6FF);
+
+/// Bits kept below the least f32 subnormal, so that dividing by a count loses nothing that
+/// decides a rounding.
+const DIVISION_BITS: u32 = 64;
+
+/// Pooled keys and their scales.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pooled {
+    /// [Nb,D] codes, `pooled_k`.
+    pub codes: Array2<E4M3>,
+    /// [Nb] scales, `pooled_scale`.
+    pub scales: Array1<f32>,
+}
+
+impl Pooled {
+    /// The pooled blocks as keys of `block_scores`, which takes them permissively.
+    ///
+    /// # Errors
+    /// None for a value this crate made; [`crate::error::ShapeError`] where a caller changed it.
+    pub fn as_keys(&self) -> Result<Keys<'_>> {
+        Keys::new(
+            self.codes.view(),
+            self.scales.view(),
+            Strictness::Permissive,
+        )
+    }
+}
+
+/// Pools `keys` in blocks of `block_size`; the last block holds what is left.
+///
+/// # Errors
+/// [`crate::error::ParamError::Zero`] for B = 0.
+pub fn run(keys: &Keys<'_>, block_size: usize) -> Result<Pooled> {
+    blocks(keys, block_size, pool_block)
+}
+
+/// [`run`] as SPEC 2 words it.
+///
+/// # Errors
+/// As [`run`].
+pub fn scalar(keys: &Keys<'_>, block_size: usize) -> Result<Pooled> {
+    blocks(keys, block_size, |_, codes, scales, means| {
+        let d = means.len();
+        for (column, mean) in means.iter_mut().enumerate() {
+            *mean = exact_mean(codes, scales, d, column);
+        }
+    })
+}
+
+type MeansRule = fn(&mut Sums, &[E4M3], &[f32], &mut [f32]);
+
+fn blocks(keys: &Keys<'_>, block_size: usize, means_rule: MeansRule) -> Result<Pooled> {
+    check_size("block_size", block_size)?;
+    let d = keys.head_dim();
+    let count = block_count(keys.len(), block_size);
+    let mut codes = filled("pooled_k", count, d, E4M3::ZERO)?;
+    let mut scales = filled("pooled_scale", count, 1, NAN)?;
+    let mut means = filled("means", count, d, 0.0f32)?;
+    let steps = block_size.min(keys.len()) * d;
+    for_each_row(&mut means, d, steps, Sums::default, |sums, block, out| {
+        let first = block * block_size;
+        let last = keys.len().min(first + block_size);
+        means_rule(
+            sums,
+            &keys.codes()[first * d..last * d],
+            &keys.scales()[first..last],
+            out,
+        );
+    });
+    for (block, scale) in scales.iter_mut().enumerate() {
+        let row = block * d..(block + 1) * d;
+        *scale = requantize(&means[row.clone()], &mut codes[row]);
+    }
+    Ok(Pooled {
+        codes: matrix(count, d, codes),
+        scales: Array1::from_vec(scales),
+    })
+}
+
+/// Codes and scale of one block's means (SPEC 2.3, 2.4).
+fn requantize(means: &[f32], codes: &mut [E4M3]) -> f32 {
+    let mut amax = 0.0f32;
+    for &mean in means {
+        if mean.is_nan() {
+            codes.fill(E4M3::NAN);
+            return NAN;
+        }
+        if mean.abs() > amax {
+            amax = mean.abs();
+        }
+    }
+    let quotient = amax / E4M3_MAX;
+    let scale = if quotient > SCALE_MIN {
+        quotient
+    } else {
+        SCALE_MIN
+    };
+    for (code, &mean) in codes.iter_mut().zip(means) {
+        *code = quotient_code(mean, scale, Overflow::Saturating);
+    }
+    scale
+}
+
+/// `RN32(sum_i code[i,column] * scale[i] / count)` in the extended reals (SPEC 2.2).
+fn exact_mean(codes: &[E4M3], scales: &[f32], d: usize, column: usize) -> f32 {
+    let mut sum = ExtendedSum::new(DIVISION_BITS);
+    for (key, &scale) in codes.chunks_exact(d).zip(scales) {
+        if key[column].is_nan() {
+            sum.poison();
+        } else {
+            sum.add_product(i64::from(key[column].units()), scale);
+        }
+    }
+    match sum.total() {
+        Extended::NaN => NAN,
+        Extended::Infinite(negative) => {
+            if negative {
+                f32::NEG_INFINITY
+            } else {
+                f32::INFINITY
+            }
+        }
+        Extended::Finite(sum) => {
+            let unit = F32_UNIT_EXPONENT + UNIT_EXPONENT - DIVISION_BITS as i32;
+            sum.divided_to_f32(scales.len() as u32, unit)
+        }
+    }
+}
+
+/// Reusable sums of one block, per column.
+#[derive(Default)]
+struct Sums {
+    signed: Vec<f64>,
+    absolute: Vec<f64>,
+}
+
+/// Means of one block by f64 sums, each proven or handed to [`exact_mean`].
+///
+/// Every product `code * scale` has at most 4 + 24 significant bits and is exact in f64. If all
+/// products are multiples of 2^g and their absolute sum stays below 2^(g+53), so is every partial
+/// sum. Otherwise n terms in any order err by at most (n-1) u S/(1-(n-1)u), u = 2^-53, S the
+/// absolute sum, itself known to the same relative error. The division and the two ends of the
+/// interval add less than 4u of their size. A mean is taken where both ends of that interval round to one f32.
+fn pool_block(sums: &mut Sums, codes: &[E4M3], scales: &[f32], means: &mut [f32]) {
+    let d = means.len();
+    let usable = |scale: &f32| scale.is_finite();
+    if !scales.iter().all(usable) || codes.iter().any(|code| code.is_nan()) {
+        for (column, mean) in means.iter_mut().enumerate() {
+            *mean = exact_mean(codes, scales, d, column);
+        }
+        return;
+    }
+    sums.accumulate(codes, scales, d);
+    let grids = scales
+        .iter()
+        .filter(|&&scale| scale != 0.0)
+        .map(|&scale| decompose(scale).1);
+    let grid = grids.min().unwrap_or(0);
+    let exact_below = 2f64.powi(53 + grid);
+    let count = scales.len() as f64;
+    // Products are in units of 2^-9.
+    let divisor = count * 512.0;
+    for (column, mean) in means.iter_mut().enumerate() {
+        let (sum, absolute) = (sums.signed[column], sums.absolute[column]);
+        let quotient = sum / divisor;
+        let sum_error = if absolute < exact_below {
+            0.0
+        } else {
+            absolute * (count + 1.0) * ULP
+        };
+        let spread = sum_error / divisor;
+        let error = spread + (spread + quotient.abs()) * (4.0 * ULP);
+        let (low, high) = ((quotient - error) as f32, (quotient + error) as f32);
+        *mean = if low == high {
+            low + 0.0 // -0.0 from an underflow becomes +0.0
+        } else {
+            exact_mean(codes, scales, d, column)
+        };
+    }
+}
+
+/// Unit roundoff of f64.
+const ULP: f64 = f64::EPSILON / 2.0;
+
+impl Sums {
+    fn accumulate(&mut self, codes: &[E4M3], scales: &[f32], d: usize) {
+        for sums in [&mut self.signed, &mut self.absolute] {
+            sums.clear();
+            sums.resize(d, 0.0);
+        }
+        for (key, &scale) in codes.chunks_exact(d).zip(scales) {
+            let scale = f64::from(scale);
+            let columns = self.signed.iter_mut().zip(&mut self.absolute);
+            for (&code, (signed, absolute)) in key.iter().zip(columns) {
+                let product = f64::from(code.units()) * scale;
+                *signed += product;
+                *absolute += product.abs();
+            }
+        }
+    }
+}
