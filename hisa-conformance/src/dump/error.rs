@@ -85,10 +85,7 @@ pub enum DumpError {
 }
 
 impl DumpError {
-    pub(crate) fn io(
-        file: &Path,
-        action: &'static str,
-    ) -> impl Fn(std::io::Error) -> Self {
+    pub(crate) fn io(file: &Path, action: &'static str) -> impl Fn(std::io::Error) -> Self {
         move |source| Self::Io {
             file: file.to_owned(),
             action,

@@ -18,6 +18,7 @@
 //! longer than [`NAME_BYTES_MAX`]. Its writer orders metadata by a randomly seeded hash, so files
 //! are written here as well.
 
+pub mod compare;
 pub mod error;
 pub mod input;
 pub mod output;

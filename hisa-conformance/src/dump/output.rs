@@ -5,6 +5,7 @@ use super::read::TensorFile;
 use super::tensor::Tensor;
 use super::write::write_atomic;
 use hisa_ref::E4M3;
+use hisa_ref::trace::{BlockSparseTrace, DsaTrace, Trace};
 use ndarray::{Array1, Array2};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};
@@ -62,36 +63,31 @@ impl OutputDump {
     /// The outputs that are present, under their dump names. Codes travel as U8.
     #[must_use]
     pub fn tensors(&self) -> BTreeMap<String, Tensor<'_>> {
-        let [
-            codes,
-            scale,
-            pooled_k,
-            pooled_scale,
-            scores,
-            mask,
-            ids,
-            tokens,
-            slots,
-            indices,
-            flat,
-        ] = Self::NAMES;
-        let present = [
-            (codes, self.codes.as_ref().map(Tensor::codes)),
-            (scale, self.scale.as_ref().map(Tensor::f32)),
-            (pooled_k, self.pooled_k.as_ref().map(Tensor::codes)),
-            (pooled_scale, self.pooled_scale.as_ref().map(Tensor::f32)),
-            (scores, self.block_scores.as_ref().map(Tensor::f32)),
-            (mask, self.block_mask.as_ref().map(Tensor::f32)),
-            (ids, self.block_ids.as_ref().map(Tensor::i32)),
-            (tokens, self.token_scores.as_ref().map(Tensor::f32)),
-            (slots, self.slots.as_ref().map(Tensor::i32)),
-            (indices, self.indices.as_ref().map(Tensor::i32)),
-            (flat, self.flat_scores.as_ref().map(Tensor::f32)),
+        let all = [
+            self.codes.as_ref().map(Tensor::codes),
+            self.scale.as_ref().map(Tensor::f32),
+            self.pooled_k.as_ref().map(Tensor::codes),
+            self.pooled_scale.as_ref().map(Tensor::f32),
+            self.block_scores.as_ref().map(Tensor::f32),
+            self.block_mask.as_ref().map(Tensor::f32),
+            self.block_ids.as_ref().map(Tensor::i32),
+            self.token_scores.as_ref().map(Tensor::f32),
+            self.slots.as_ref().map(Tensor::i32),
+            self.indices.as_ref().map(Tensor::i32),
+            self.flat_scores.as_ref().map(Tensor::f32),
         ];
-        let named = present
-            .into_iter()
-            .filter_map(|(name, tensor)| Some((name.into(), tensor?)));
-        named.collect()
+        let named = Self::NAMES.into_iter().zip(all);
+        named
+            .filter_map(|(name, tensor)| Some((name.to_owned(), tensor?)))
+            .collect()
+    }
+
+    /// Names of the outputs that are present, in the order of the stages.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        let tensors = self.tensors();
+        let present = Self::NAMES.into_iter();
+        present.filter(|&name| tensors.contains_key(name)).collect()
     }
 
     /// Writes the outputs that are present, complete or not at all; `metadata` travels along.
@@ -141,6 +137,47 @@ impl OutputDump {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tensors().is_empty()
+    }
+}
+
+impl From<Trace> for OutputDump {
+    fn from(trace: Trace) -> Self {
+        Self {
+            pooled_k: Some(trace.pooled_k),
+            pooled_scale: Some(trace.pooled_scale),
+            block_scores: Some(trace.block_scores),
+            block_mask: Some(trace.block_mask),
+            block_ids: Some(trace.block_ids),
+            token_scores: Some(trace.token_scores),
+            slots: Some(trace.slots),
+            indices: Some(trace.indices),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<DsaTrace> for OutputDump {
+    fn from(trace: DsaTrace) -> Self {
+        Self {
+            flat_scores: Some(trace.flat_scores),
+            slots: Some(trace.slots),
+            indices: Some(trace.indices),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<BlockSparseTrace> for OutputDump {
+    fn from(trace: BlockSparseTrace) -> Self {
+        Self {
+            pooled_k: Some(trace.pooled_k),
+            pooled_scale: Some(trace.pooled_scale),
+            block_scores: Some(trace.block_scores),
+            block_mask: Some(trace.block_mask),
+            block_ids: Some(trace.block_ids),
+            indices: Some(trace.indices),
+            ..Self::default()
+        }
     }
 }
 

@@ -33,56 +33,75 @@ impl PlannedOutput {
     }
 }
 
-/// The outputs of a run on this input: `indices`, and with `all` every intermediate as well.
+/// The tensors a run on this input holds at its end: `indices`, and with `all` every intermediate.
 ///
-/// For `block-sparse`, m is ceil(K/B). With `all`, an `x` in the dump adds `codes` and `scale`.
+/// `block-sparse` makes its intermediates either way, with m = ceil(K/B). With `all`, an `x` in
+/// the dump adds `codes` and `scale`.
 #[must_use]
 pub fn planned_outputs(input: &InputDump, all: bool) -> Vec<PlannedOutput> {
-    let (m, n, d) = (input.q().dim().0, input.k().nrows(), input.k().ncols());
     let run = input.params();
-    let (b, k) = (run.hisa.block_size(), run.hisa.topk_tokens());
-    let nb = block_count(n, b);
-    let blocks = match run.indexer {
-        Indexer::BlockSparse => block_count(k, b),
-        Indexer::Hisa | Indexer::Dsa => run.hisa.block_topk(),
+    let k = run.hisa.topk_tokens();
+    let mut outputs = match run.indexer {
+        Indexer::Hisa if all => hisa_outputs(input),
+        Indexer::Dsa if all => dsa_outputs(input),
+        Indexer::Hisa | Indexer::Dsa => {
+            vec![PlannedOutput::new("indices", 4, &[input.q().dim().0, k])]
+        }
+        Indexer::BlockSparse => block_outputs(input, block_count(k, run.hisa.block_size())),
     };
-    // m*B of `block-sparse` exceeds K by less than B, both int32: no overflow in 64 bits.
-    let slots = blocks * b;
-    let width = if run.indexer == Indexer::BlockSparse {
-        slots
-    } else {
-        k
-    };
-    let mut outputs = vec![PlannedOutput::new("indices", 4, &[m, width])];
-    if !all {
-        return outputs;
-    }
-    if let Some(x) = input.x() {
+    if let Some(x) = input.x().filter(|_| all) {
         outputs.push(PlannedOutput::new("codes", 1, x.shape()));
         outputs.push(PlannedOutput::new("scale", 4, &[x.nrows()]));
     }
-    match run.indexer {
-        Indexer::Dsa => outputs.push(PlannedOutput::new("flat_scores", 4, &[m, n])),
-        Indexer::Hisa | Indexer::BlockSparse => outputs.extend([
-            PlannedOutput::new("pooled_k", 1, &[nb, d]),
-            PlannedOutput::new("pooled_scale", 4, &[nb]),
-            PlannedOutput::new("block_scores", 4, &[m, nb]),
-            PlannedOutput::new("block_mask", 4, &[m, nb]),
-            PlannedOutput::new("block_ids", 4, &[m, blocks]),
-        ]),
-    }
-    if run.indexer == Indexer::Hisa {
-        outputs.push(PlannedOutput::new("token_scores", 4, &[m, slots]));
-        outputs.push(PlannedOutput::new("slots", 4, &[m, k]));
-    }
     outputs
+}
+
+fn hisa_outputs(input: &InputDump) -> Vec<PlannedOutput> {
+    let (rows, hisa) = (input.q().dim().0, &input.params().hisa);
+    let (blocks, k) = (hisa.block_topk(), hisa.topk_tokens());
+    let mut outputs = block_stages(input, blocks);
+    outputs.extend([
+        PlannedOutput::new("token_scores", 4, &[rows, hisa.slots()]),
+        PlannedOutput::new("slots", 4, &[rows, k]),
+        PlannedOutput::new("indices", 4, &[rows, k]),
+    ]);
+    outputs
+}
+
+fn dsa_outputs(input: &InputDump) -> Vec<PlannedOutput> {
+    let (rows, k) = (input.q().dim().0, input.params().hisa.topk_tokens());
+    vec![
+        PlannedOutput::new("flat_scores", 4, &[rows, input.k().nrows()]),
+        PlannedOutput::new("slots", 4, &[rows, k]),
+        PlannedOutput::new("indices", 4, &[rows, k]),
+    ]
+}
+
+fn block_outputs(input: &InputDump, blocks: usize) -> Vec<PlannedOutput> {
+    // m*B exceeds K by less than B, both int32: no overflow in 64 bits.
+    let columns = blocks * input.params().hisa.block_size();
+    let mut outputs = block_stages(input, blocks);
+    let rows = input.q().dim().0;
+    outputs.push(PlannedOutput::new("indices", 4, &[rows, columns]));
+    outputs
+}
+
+fn block_stages(input: &InputDump, blocks: usize) -> Vec<PlannedOutput> {
+    let (rows, (n, d)) = (input.q().dim().0, input.k().dim());
+    let nb = block_count(n, input.params().hisa.block_size());
+    vec![
+        PlannedOutput::new("pooled_k", 1, &[nb, d]),
+        PlannedOutput::new("pooled_scale", 4, &[nb]),
+        PlannedOutput::new("block_scores", 4, &[rows, nb]),
+        PlannedOutput::new("block_mask", 4, &[rows, nb]),
+        PlannedOutput::new("block_ids", 4, &[rows, blocks]),
+    ]
 }
 
 /// Total size in bytes of [`planned_outputs`].
 ///
 /// # Errors
-/// [`DumpError::OutputsTooLarge`] where it exceeds `limit` bytes; the default is
-/// [`OUTPUT_BYTES_MAX`].
+/// [`DumpError::OutputsTooLarge`] where it exceeds `limit` bytes, usually [`OUTPUT_BYTES_MAX`].
 pub fn check_output_bytes(input: &InputDump, all: bool, limit: u128) -> Result<u128, DumpError> {
     let planned = planned_outputs(input, all);
     let bytes = planned.iter().map(|output| output.bytes).sum();
