@@ -1,3 +1,6 @@
 //! The `hisa` command.
 #![forbid(unsafe_code)]
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    hisa_conformance::cli::main()
+}
