@@ -8,6 +8,7 @@
 //! The `hisa` command is a thin shell over these modules; see [`cli`].
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod case;
 pub mod check;
 pub mod cli;
