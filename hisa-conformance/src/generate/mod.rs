@@ -39,7 +39,12 @@ pub struct Generated {
 
 impl From<Case> for Generated {
     fn from(case: Case) -> Self {
-        Self { case, comment: Cow::Borrowed(""), reports: &[], flags: Flags::NONE }
+        Self {
+            case,
+            comment: Cow::Borrowed(""),
+            reports: &[],
+            flags: Flags::NONE,
+        }
     }
 }
 
@@ -103,7 +108,8 @@ mod tests {
                 let address = case.to_string();
                 assert_eq!(address.parse::<Case>().as_ref(), Ok(&case), "{address}");
                 case.params().unwrap();
-                case.windows().unwrap_or_else(|error| panic!("{name} {index} {address} {error}"));
+                case.windows()
+                    .unwrap_or_else(|error| panic!("{name} {index} {address} {error}"));
                 assert!(addresses.insert(address), "{name} {index} {case}");
             }
             assert_eq!(addresses.len() as u64, generator.len());

@@ -37,7 +37,7 @@ fn every_window(cases: &mut Vec<Generated>) {
 
 /// m around Nb, and around 1 and 2, where the forced blocks take every place.
 fn kept_blocks(cases: &mut Vec<Generated>) {
-    for n in [20, 21, 4, 1] {
+    for n in [20usize, 21, 4, 1] {
         let blocks = n.div_ceil(4);
         let mut kept = vec![1, 2, 3, blocks - 1, blocks, blocks + 1, 2 * blocks + 3];
         kept.sort_unstable();
@@ -69,7 +69,12 @@ fn kept_tokens(cases: &mut Vec<Generated>) {
 
 /// Parameters far larger than the input, and windows of extreme numbers.
 fn limits(cases: &mut Vec<Generated>) {
-    for (b, m, topk) in [(1 << 20, 1, 8), (1, 1 << 16, 8), (64, 64, 1), (4, 2, 1 << 16)] {
+    for (b, m, topk) in [
+        (1 << 20, 1, 8),
+        (1, 1 << 16, 8),
+        (64, 64, 1),
+        (4, 2, 1 << 16),
+    ] {
         let mut case = dense(2, 7);
         (case.block_size, case.block_topk, case.topk_tokens) = (b, m, topk);
         let comment = format!("B = {b}, m = {m}, K = {topk} over 7 keys");
@@ -90,7 +95,11 @@ fn limits(cases: &mut Vec<Generated>) {
     let rows = extremes.map(|(ks, ke)| Window { ks, ke }).to_vec();
     let mut case = Case::with_rows(rows, 5);
     case.values = values_of("real");
-    cases.push(commented(case, &[], "empty rows of extreme numbers around one ordinary row"));
+    cases.push(commented(
+        case,
+        &[],
+        "empty rows of extreme numbers around one ordinary row",
+    ));
 }
 
 /// Every preset over dense rows with a tail, and over a mix of windows; once ranked by f32.
@@ -142,10 +151,17 @@ fn sequences(cases: &mut Vec<Generated>) {
     ];
     for (q, k) in separate {
         let (m, n) = (q[q.len() - 1] as usize, k[k.len() - 1] as usize);
-        let source = WindowSource::Separate { q: q.to_vec(), k: k.to_vec() };
+        let source = WindowSource::Separate {
+            q: q.to_vec(),
+            k: k.to_vec(),
+        };
         let mut case = Case::with_windows(m, n, source.into());
         case.values = values_of("real");
-        cases.push(commented(case, &[], "queries and keys with their own offsets"));
+        cases.push(commented(
+            case,
+            &[],
+            "queries and keys with their own offsets",
+        ));
     }
 }
 
@@ -154,10 +170,19 @@ fn strides(cases: &mut Vec<Generated>) {
         for positions in [vec![], vec![0, 9, 3]] {
             let q = vec![0, 5, 5, 13];
             let n = 5 / stride + 8 / stride;
-            let source = WindowSource::Strided { q, k: None, stride, first_positions: positions };
+            let source = WindowSource::Strided {
+                q,
+                k: None,
+                stride,
+                first_positions: positions,
+            };
             let mut case = Case::with_windows(13, n, source.into());
             (case.block_size, case.values) = (2, values_of("real"));
-            cases.push(commented(case, &[], format!("one key for {stride} positions")));
+            cases.push(commented(
+                case,
+                &[],
+                format!("one key for {stride} positions"),
+            ));
         }
     }
     let source = WindowSource::Strided {
@@ -168,7 +193,11 @@ fn strides(cases: &mut Vec<Generated>) {
     };
     let mut case = Case::with_windows(8, 7, source.into());
     case.values = values_of("real");
-    cases.push(commented(case, &[], "keys given beside a stride, more and fewer than it implies"));
+    cases.push(commented(
+        case,
+        &[],
+        "keys given beside a stride, more and fewer than it implies",
+    ));
 }
 
 fn shards(cases: &mut Vec<Generated>) {
@@ -201,25 +230,36 @@ fn programs(cases: &mut Vec<Generated>) {
     ];
     for (text, comment) in token_rows {
         for negative in [false, true] {
-            let Ok(program) = Program::parse(text) else { continue };
+            let Ok(program) = Program::parse(text) else {
+                continue;
+            };
             let mut case = dense(1, 64);
             (case.block_size, case.block_topk, case.topk_tokens) = (8, 8, 20);
             case.values = Values::scores(program, negative);
             let sign = if negative { ", negated" } else { "" };
-            cases.push(commented(case, &[], format!("token scores: {comment}{sign}")));
+            cases.push(commented(
+                case,
+                &[],
+                format!("token scores: {comment}{sign}"),
+            ));
         }
     }
     let block_rows = [
         ("3f800000+8000x32p", "half units of bf16 apart"),
         ("3f807ffe+1x32p", "around a midpoint of bf16"),
-        ("3f817ffe+1x32p", "around a midpoint of bf16 with odd neighbours below"),
+        (
+            "3f817ffe+1x32p",
+            "around a midpoint of bf16 with odd neighbours below",
+        ),
         ("3f800000x32", "all equal"),
         ("00000000x32", "all zero"),
         ("31800000u4be00000x32", "any value that can be programmed"),
     ];
     for (text, comment) in block_rows {
         for rank in [Rank::Bf16, Rank::F32] {
-            let Ok(program) = Program::parse(text) else { continue };
+            let Ok(program) = Program::parse(text) else {
+                continue;
+            };
             let mut case = dense(2, 95);
             (case.block_size, case.block_topk, case.topk_tokens) = (3, 9, 20);
             (case.values, case.rank) = (Values::blocks(program), rank);

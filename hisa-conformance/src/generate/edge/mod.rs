@@ -31,7 +31,12 @@ const fn entry(
     comment: &'static str,
     address: &'static str,
 ) -> Entry {
-    Entry { reports, flags: Flags::of(flags), comment, address }
+    Entry {
+        reports,
+        flags: Flags::of(flags),
+        comment,
+        address,
+    }
 }
 
 /// The cases of a table. A line that does not parse would be left out; a test sees to it that
@@ -48,7 +53,12 @@ fn table(entries: &[Entry]) -> impl Iterator<Item = Generated> + '_ {
 }
 
 fn commented(case: Case, reports: &'static [u16], comment: impl Into<String>) -> Generated {
-    Generated { case, reports, comment: Cow::Owned(comment.into()), flags: Flags::NONE }
+    Generated {
+        case,
+        reports,
+        comment: Cow::Owned(comment.into()),
+        flags: Flags::NONE,
+    }
 }
 
 /// The corners.

@@ -24,7 +24,10 @@ pub(super) fn cases() -> Vec<Generated> {
 
 /// `m` rows that see all of `n` keys, with realistic values.
 pub(super) fn dense(m: usize, n: usize) -> Case {
-    let window = Window { ks: 0, ke: n as i32 };
+    let window = Window {
+        ks: 0,
+        ke: n as i32,
+    };
     let mut case = Case::with_rows(vec![window; m], n);
     case.d = 16;
     case.values = values_of("real");
@@ -40,7 +43,11 @@ fn kept_tokens(cases: &mut Vec<Generated>) {
     for topk in [1, 51, 64, 2047, 2048, 2051, 4096] {
         let mut case = dense(2, 4200);
         (case.h, case.block_size, case.block_topk, case.topk_tokens) = (2, 64, 66, topk);
-        cases.push(commented(case, &[40], format!("K = {topk} of 4200 keys; results nest")));
+        cases.push(commented(
+            case,
+            &[40],
+            format!("K = {topk} of 4200 keys; results nest"),
+        ));
     }
 }
 
@@ -49,7 +56,11 @@ fn tails(cases: &mut Vec<Generated>) {
         for tail in 0..b {
             let mut case = dense(2, 2 * b + tail);
             (case.block_size, case.block_topk, case.topk_tokens) = (b, 3, 3 * b);
-            cases.push(commented(case, &[44], format!("blocks of {b}, {tail} in the last")));
+            cases.push(commented(
+                case,
+                &[44],
+                format!("blocks of {b}, {tail} in the last"),
+            ));
         }
     }
 }
@@ -58,7 +69,11 @@ fn odd_rows(cases: &mut Vec<Generated>) {
     for m in [1, 3] {
         let mut case = dense(m, 14);
         (case.block_size, case.block_topk, case.topk_tokens) = (3, 4, 5);
-        cases.push(commented(case, &[48], format!("{m} rows of 5 blocks and 12 slots")));
+        cases.push(commented(
+            case,
+            &[48],
+            format!("{m} rows of 5 blocks and 12 slots"),
+        ));
     }
 }
 
@@ -88,7 +103,11 @@ fn dims_and_heads(cases: &mut Vec<Generated>) {
     for added in [0, 1] {
         let mut case = dense(2, 9);
         case.h = 3 + added;
-        let last = Patch { target: Target::W, index: [None, Some(3), None], bits: 0 };
+        let last = Patch {
+            target: Target::W,
+            index: [None, Some(3), None],
+            bits: 0,
+        };
         case.patches.extend((added == 1).then_some(last));
         let comment = format!("{added} heads of weight zero added: the ids stay");
         cases.push(commented(case, &[101], comment));
@@ -124,23 +143,42 @@ fn decode() -> Generated {
         index: [Some(code), Some(0), None],
         bits: code,
     }));
-    commented(case, &[76], "key n holds code n: scores are the decoded values, or 0 below zero")
+    commented(
+        case,
+        &[76],
+        "key n holds code n: scores are the decoded values, or 0 below zero",
+    )
 }
 
 fn row_patch(row: usize, d: usize, bits: u32) -> Patch {
-    Patch { target: Target::X, index: [Some(row as u32), Some(d as u32), None], bits }
+    Patch {
+        target: Target::X,
+        index: [Some(row as u32), Some(d as u32), None],
+        bits,
+    }
 }
 
 /// A row of scale 1. Nothing above 448 can occur in a row, because its scale follows amax; the
 /// codes beyond are left to tests of `encode`.
 fn overflow() -> Generated {
-    let magnitudes = [0x43E0_0000, 0x43DF_FFFF, 0x43D8_0000, 0x43D7_FFFF, 0x43D8_0001];
+    let magnitudes = [
+        0x43E0_0000,
+        0x43DF_FFFF,
+        0x43D8_0000,
+        0x43D7_FFFF,
+        0x43D8_0001,
+    ];
     let mut case = blank(1, 1);
     for (d, bits) in magnitudes.into_iter().enumerate() {
         case.patches.push(row_patch(0, 2 * d, bits));
-        case.patches.push(row_patch(0, 2 * d + 1, bits | 0x8000_0000));
+        case.patches
+            .push(row_patch(0, 2 * d + 1, bits | 0x8000_0000));
     }
-    commented(case, &[73], "448 and the last midpoint before it, one unit to either side")
+    commented(
+        case,
+        &[73],
+        "448 and the last midpoint before it, one unit to either side",
+    )
 }
 
 /// Three rows of scale 1: every midpoint of two neighbouring codes, one unit in the last place
@@ -153,10 +191,15 @@ fn midpoints() -> Generated {
         for code in 0..126u8 {
             let [low, high] = [code, code + 1].map(|code| E4M3::from_bits(code).to_f32());
             let bits = ((low + high) / 2.0).to_bits() + row as u32 - 1;
-            case.patches.push(row_patch(row, 1 + usize::from(code), bits));
+            case.patches
+                .push(row_patch(row, 1 + usize::from(code), bits));
         }
     }
-    commented(case, &[75], "all 126 midpoints of e4m3, one unit below, on and above")
+    commented(
+        case,
+        &[75],
+        "all 126 midpoints of e4m3, one unit below, on and above",
+    )
 }
 
 /// The exact scale is 2^e in even rows, one unit in the last place more in odd ones, for e from
@@ -165,7 +208,11 @@ fn power_of_two_scales() -> Generated {
     let mut case = blank(1, 52);
     for row in 0..52 {
         let biased = 127 + 8 + row as u32 / 2 - 20;
-        case.patches.push(row_patch(row, 0, biased << 23 | 0x60_0000 | (row as u32 & 1) << 1));
+        case.patches.push(row_patch(
+            row,
+            0,
+            biased << 23 | 0x60_0000 | (row as u32 & 1) << 1,
+        ));
     }
     commented(case, &[82], "amax / 448 at and just above powers of two")
 }
@@ -189,7 +236,11 @@ mod tests {
     fn midpoint_rows_have_scale_one() {
         let x = midpoints().case.x().unwrap();
         for row in x.rows() {
-            assert_eq!(row.iter().fold(0.0f32, |a, b| if b.abs() > a { b.abs() } else { a }), 448.0);
+            assert_eq!(
+                row.iter()
+                    .fold(0.0f32, |a, b| if b.abs() > a { b.abs() } else { a }),
+                448.0
+            );
         }
     }
 }

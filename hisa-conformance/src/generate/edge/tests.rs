@@ -30,40 +30,67 @@ fn every_report_with_an_input_has_a_case() {
         .chain(rejected.iter().flat_map(|rejected| rejected.reports))
         .copied()
         .collect();
-    assert!(numbers.iter().copied().eq(WITH_INPUT.iter().copied()), "{numbers:?}");
+    assert!(
+        numbers.iter().copied().eq(WITH_INPUT.iter().copied()),
+        "{numbers:?}"
+    );
 }
 
 #[test]
 fn every_corner_can_be_built() {
     let mut seen = Flags::NONE;
-    for Generated { case, flags: declared, .. } in &Edge::new().cases {
-        let inputs = case.inputs().unwrap_or_else(|error| panic!("{case}: {error}"));
+    for Generated {
+        case,
+        flags: declared,
+        ..
+    } in &Edge::new().cases
+    {
+        let inputs = case
+            .inputs()
+            .unwrap_or_else(|error| panic!("{case}: {error}"));
         inputs.indexer_input().unwrap();
         seen = seen.union(*declared).union(flags(case, &inputs));
         if case.n * case.d < 100_000 {
             seen = seen.union(crate::flags::flags_of_x(&case.x().unwrap()));
         }
     }
-    let missing: Vec<_> = Flag::ALL.iter().filter(|&&flag| !seen.contains(flag)).collect();
+    let missing: Vec<_> = Flag::ALL
+        .iter()
+        .filter(|&&flag| !seen.contains(flag))
+        .collect();
     assert_eq!(missing, [&Flag::Large]);
 }
 
 #[test]
 fn reports_name_the_inputs_they_describe() {
     let find = |number: u16| {
-        let mut lines = reports::TABLE.iter().filter(|line| line.reports.contains(&number));
+        let mut lines = reports::TABLE
+            .iter()
+            .filter(|line| line.reports.contains(&number));
         lines.next().unwrap().address.parse::<Case>().unwrap()
     };
     let scales = |number| find(number).tensors().unwrap().k_scale.to_vec();
     let mut row = scales(2);
     row.sort_by(|a, b| b.partial_cmp(a).unwrap());
     assert!(row[..100].iter().all(|&score| score == 2.0) && row[5100] == 0.5);
-    assert!(row[100..5100].iter().all(|&score| (1.0..1.001).contains(&score)));
-    assert!(scales(24)[3..54].iter().filter(|score| score.is_finite()).count() == 3);
+    assert!(
+        row[100..5100]
+            .iter()
+            .all(|&score| (1.0..1.001).contains(&score))
+    );
+    assert!(
+        scales(24)[3..54]
+            .iter()
+            .filter(|score| score.is_finite())
+            .count()
+            == 3
+    );
     assert_eq!(scales(17).iter().filter(|score| score.is_nan()).count(), 6);
     let k = find(91).tensors().unwrap();
     let dot = |key: usize| -> f32 {
-        (0..32).map(|d| k.q[[0, 0, d]].to_f32() * k.k[[key, d]].to_f32()).sum()
+        (0..32)
+            .map(|d| k.q[[0, 0, d]].to_f32() * k.k[[key, d]].to_f32())
+            .sum()
     };
     assert_eq!([dot(0), dot(1)], [120.0, 60.0]);
     let k = find(85).tensors().unwrap();
