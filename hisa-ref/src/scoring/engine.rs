@@ -2,7 +2,8 @@
 
 use super::heads::{HeadSums, error_bound};
 use super::kernel;
-use super::pack::{GROUP, LANES, Lanes, PackedKeys, PackedRow, Panel, QUAD, RowClass};
+use super::keys::{LANES, Lanes, PackedKeys, Panel};
+use super::row::{GROUP, PackedRow, QUAD, RowClass};
 use super::scalar;
 use crate::exact::NAN;
 use fearless_simd::{Simd, dispatch};

@@ -22,7 +22,8 @@
 //! point, and the score `+0.0`.
 
 use super::kernel::{head_rest_dots, rest_rest_dots};
-use super::pack::{LANES, Lanes, PackedRow, Panel};
+use super::keys::{LANES, Lanes, Panel};
+use super::row::PackedRow;
 use fearless_simd::{Simd, SimdBase, f64x8, i32x16, prelude::*};
 use std::ops::Range;
 

@@ -3,7 +3,8 @@
 //! Keys run along the lanes, heads are broadcast, so no lane ever has to be added to another. The
 //! row rule of `limbs.rs` keeps every partial sum within `i32`.
 
-use super::pack::{GROUP, Lanes};
+use super::keys::Lanes;
+use super::row::GROUP;
 use fearless_simd::{Simd, SimdBase, SimdIntWiden, i16x32, i32x16, prelude::*};
 
 /// `acc + keys . word`, the word being two values of one head.

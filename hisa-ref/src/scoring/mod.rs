@@ -31,14 +31,16 @@
 mod engine;
 mod heads;
 mod kernel;
+mod keys;
 mod limbs;
-mod pack;
+mod row;
 pub mod scalar;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use engine::score_keys;
-pub use pack::{PackedKeys, PackedRow};
+pub use keys::PackedKeys;
+pub use row::PackedRow;
 
 use crate::error::{Result, ShapeError};
 use crate::input::Queries;
@@ -46,7 +48,7 @@ use crate::params::check_limit;
 use std::ops::Range;
 
 impl<'q> PackedRow<'q> {
-    /// Replaces the content by row `row` of `queries` [M,H,D]; no allocation once warm.
+    /// Replaces the content by row `row` of `queries`; no allocation once warm.
     ///
     /// # Errors
     /// [`crate::error::ParamError`] where `row` is not below M.
