@@ -22,7 +22,11 @@ mod tests {
             (0xFF80_0000, 0xFF80_0000),
             (0x8000_0000, 0x8000_0000),
         ] {
-            assert_eq!(round_to_bf16(f32::from_bits(bits)).to_bits(), expected, "{bits:#x}");
+            assert_eq!(
+                round_to_bf16(f32::from_bits(bits)).to_bits(),
+                expected,
+                "{bits:#x}"
+            );
         }
         assert!(round_to_bf16(f32::from_bits(0x7F80_0001)).is_nan());
         assert!(round_to_bf16(f32::from_bits(0xFFFF_FFFF)).is_nan());

@@ -122,7 +122,11 @@ pub struct ShapeError {
 impl ShapeError {
     /// `argument` has shape `got`, which is not `expected`.
     pub fn new(argument: &'static str, got: &[usize], expected: impl Into<String>) -> Self {
-        Self { argument, got: got.to_vec(), expected: expected.into() }
+        Self {
+            argument,
+            got: got.to_vec(),
+            expected: expected.into(),
+        }
     }
 }
 

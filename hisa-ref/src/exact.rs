@@ -35,8 +35,16 @@ impl ExactSum {
         let mut carry = false;
         for (i, slot) in self.limbs.iter_mut().enumerate().skip(limb) {
             let high = words[(i - limb).min(2)];
-            let below = if i > limb { words[(i - limb - 1).min(2)] } else { 0 };
-            let word = if bits == 0 { high } else { high << bits | below >> (64 - bits) };
+            let below = if i > limb {
+                words[(i - limb - 1).min(2)]
+            } else {
+                0
+            };
+            let word = if bits == 0 {
+                high
+            } else {
+                high << bits | below >> (64 - bits)
+            };
             let (sum, c1) = slot.overflowing_add(word);
             let (sum, c2) = sum.overflowing_add(u64::from(carry));
             *slot = sum;
@@ -82,7 +90,10 @@ impl ExactSum {
             carry = product >> 64;
         }
         assert!(carry == 0, "the product leaves the accumulator");
-        signed(negative != (factor < 0), round_f32(&magnitude, unit_exponent, false))
+        signed(
+            negative != (factor < 0),
+            round_f32(&magnitude, unit_exponent, false),
+        )
     }
 
     /// The real number `self * 2^unit_exponent / divisor`, rounded once to f32.
@@ -98,14 +109,19 @@ impl ExactSum {
             *limb = (dividend / u128::from(divisor)) as u64;
             remainder = dividend % u128::from(divisor);
         }
-        signed(negative, round_f32(&magnitude, unit_exponent, remainder != 0))
+        signed(
+            negative,
+            round_f32(&magnitude, unit_exponent, remainder != 0),
+        )
     }
 
     /// `|self| * 2^unit_exponent` rounded upward to f64, for bounds.
     #[must_use]
     pub fn magnitude_up(&self, unit_exponent: i32) -> f64 {
         let (_, magnitude) = self.split();
-        let Some(top) = top_bit(&magnitude) else { return 0.0 };
+        let Some(top) = top_bit(&magnitude) else {
+            return 0.0;
+        };
         let drop = top.saturating_sub(52);
         let mut kept = bits_from(&magnitude, drop);
         if any_below(&magnitude, drop) {
@@ -118,7 +134,11 @@ impl ExactSum {
 
 /// Sign on a magnitude; zero stays `+0.0`.
 fn signed(negative: bool, magnitude: f32) -> f32 {
-    if negative && magnitude != 0.0 { -magnitude } else { magnitude }
+    if negative && magnitude != 0.0 {
+        -magnitude
+    } else {
+        magnitude
+    }
 }
 
 fn top_bit(magnitude: &[u64; LIMBS]) -> Option<u32> {
@@ -131,19 +151,27 @@ fn bits_from(magnitude: &[u64; LIMBS], low: u32) -> u64 {
     let (limb, bits) = ((low / 64) as usize, low % 64);
     let below = magnitude.get(limb).map_or(0, |&word| word >> bits);
     let above = magnitude.get(limb + 1).map_or(0, |&word| word);
-    if bits == 0 { below } else { below | above << (64 - bits) }
+    if bits == 0 {
+        below
+    } else {
+        below | above << (64 - bits)
+    }
 }
 
 /// True where any bit below position `low` is set.
 fn any_below(magnitude: &[u64; LIMBS], low: u32) -> bool {
     let (limb, bits) = ((low / 64) as usize, low % 64);
     magnitude.iter().take(limb).any(|&word| word != 0)
-        || magnitude.get(limb).is_some_and(|&word| word & ((1 << bits) - 1) != 0)
+        || magnitude
+            .get(limb)
+            .is_some_and(|&word| word & ((1 << bits) - 1) != 0)
 }
 
 /// `magnitude * 2^unit_exponent`, plus something below one unit if `sticky`, to nearest even.
 fn round_f32(magnitude: &[u64; LIMBS], unit_exponent: i32, sticky: bool) -> f32 {
-    let Some(top) = top_bit(magnitude) else { return 0.0 };
+    let Some(top) = top_bit(magnitude) else {
+        return 0.0;
+    };
     // Exponent of the last bit the result keeps: 24 significant bits, or the subnormal grid.
     let last = (top as i32 + unit_exponent - 23).max(F32_UNIT_EXPONENT);
     let drop = last - unit_exponent;
@@ -175,9 +203,19 @@ pub(crate) fn decompose(x: f32) -> (i32, i32) {
     let bits = x.to_bits();
     let field = ((bits >> 23) & 0xFF) as i32;
     let fraction = (bits & 0x007F_FFFF) as i32;
-    let (magnitude, exponent) =
-        if field == 0 { (fraction, -149) } else { (fraction | 0x0080_0000, field - 150) };
-    (if bits >> 31 == 1 { -magnitude } else { magnitude }, exponent)
+    let (magnitude, exponent) = if field == 0 {
+        (fraction, -149)
+    } else {
+        (fraction | 0x0080_0000, field - 150)
+    };
+    (
+        if bits >> 31 == 1 {
+            -magnitude
+        } else {
+            magnitude
+        },
+        exponent,
+    )
 }
 
 /// The NaN the reference writes, 0x7FC00000.
@@ -220,7 +258,8 @@ impl ExtendedSum {
         if factor.is_finite() {
             let (mantissa, exponent) = decompose(factor);
             let shift = (exponent - F32_UNIT_EXPONENT) as u32 + self.extra_bits;
-            self.finite.add_shifted(i128::from(integer) * i128::from(mantissa), shift);
+            self.finite
+                .add_shifted(i128::from(integer) * i128::from(mantissa), shift);
         } else if factor.is_nan() || integer == 0 {
             self.nan = true;
         } else if (factor > 0.0) == (integer > 0) {

@@ -116,7 +116,11 @@ const UNITS: [i32; 256] = {
     while code < 256 {
         let exponent = (code >> 3) & 0xF;
         let mantissa = (code & 7) as i32;
-        let magnitude = if exponent == 0 { mantissa } else { (8 + mantissa) << (exponent - 1) };
+        let magnitude = if exponent == 0 {
+            mantissa
+        } else {
+            (8 + mantissa) << (exponent - 1)
+        };
         let signed = if code >= 128 { -magnitude } else { magnitude };
         table[code] = if code & 0x7F == 0x7F { 0 } else { signed };
         code += 1;

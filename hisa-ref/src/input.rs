@@ -40,7 +40,10 @@ impl<'a> Keys<'a> {
         if k_scale.len() != n {
             return Err(ShapeError::new("k_scale", k_scale.shape(), format!("[N] = [{n}]")).into());
         }
-        Ok(Self { codes: standard(k.into()), scales: standard(k_scale.into()) })
+        Ok(Self {
+            codes: standard(k.into()),
+            scales: standard(k_scale.into()),
+        })
     }
 
     fn check_codes(&self) -> Result<()> {
@@ -49,7 +52,9 @@ impl<'a> Keys<'a> {
 
     fn check_scales(&self) -> Result<()> {
         let rule = "a scale must be finite and not negative";
-        first_value("k_scale", self.scales(), &[self.len()], rule, |s| s.is_finite() && s >= 0.0)
+        first_value("k_scale", self.scales(), &[self.len()], rule, |s| {
+            s.is_finite() && s >= 0.0
+        })
     }
 
     /// Number of keys, N.
@@ -129,16 +134,29 @@ impl<'a> Queries<'a> {
             let expected = format!("[M,H] = [{m}, {h}]");
             return Err(ShapeError::new("weights", weights.shape(), expected).into());
         }
-        Ok(Self { codes: standard(q.into()), weights: standard(weights.into()) })
+        Ok(Self {
+            codes: standard(q.into()),
+            weights: standard(weights.into()),
+        })
     }
 
     fn check_codes(&self) -> Result<()> {
-        first_nan_code("q", self.codes(), &[self.len(), self.heads(), self.head_dim()])
+        first_nan_code(
+            "q",
+            self.codes(),
+            &[self.len(), self.heads(), self.head_dim()],
+        )
     }
 
     fn check_weights(&self) -> Result<()> {
         let rule = "a weight must be finite";
-        first_value("weights", contiguous(&self.weights), self.weights.shape(), rule, f32::is_finite)
+        first_value(
+            "weights",
+            contiguous(&self.weights),
+            self.weights.shape(),
+            rule,
+            f32::is_finite,
+        )
     }
 
     /// Number of query rows, M.
@@ -221,7 +239,11 @@ impl<'a> IndexerInput<'a> {
             keys.check_scales()?;
             queries.check_weights()?;
         }
-        Ok(Self { queries, keys, windows })
+        Ok(Self {
+            queries,
+            keys,
+            windows,
+        })
     }
 
     /// Query rows and head weights.
@@ -260,11 +282,17 @@ pub(crate) fn check_dims_match(
 pub(crate) fn check_windows(queries: &Queries<'_>, n: usize, windows: &Windows) -> Result<()> {
     let (rows, m) = (windows.len(), queries.len());
     if rows != m {
-        return Err(WindowError::RowCounts { ks: rows, ke: rows, m }.into());
+        return Err(WindowError::RowCounts {
+            ks: rows,
+            ke: rows,
+            m,
+        }
+        .into());
     }
     if windows.n() != n {
-        return Err(ShapeError::new("k", &[n], format!("[N] = [{}] of the windows", windows.n()))
-            .into());
+        return Err(
+            ShapeError::new("k", &[n], format!("[N] = [{}] of the windows", windows.n())).into(),
+        );
     }
     Ok(())
 }
@@ -284,13 +312,23 @@ fn standard<'a, T: Clone, D: ndarray::Dimension>(array: CowArray<'a, T, D>) -> C
 }
 
 fn contiguous<'a, T, D: ndarray::Dimension>(array: &'a CowArray<'_, T, D>) -> &'a [T] {
-    array.as_slice().unwrap_or_else(|| unreachable!("made standard on construction"))
+    array
+        .as_slice()
+        .unwrap_or_else(|| unreachable!("made standard on construction"))
 }
 
 fn first_nan_code(argument: &'static str, codes: &[E4M3], shape: &[usize]) -> Result<()> {
-    let Some(at) = codes.iter().position(|code| code.is_nan()) else { return Ok(()) };
+    let Some(at) = codes.iter().position(|code| code.is_nan()) else {
+        return Ok(());
+    };
     let (index, value) = (unravel(at, shape), codes[at].to_f32());
-    Err(ValueError { argument, index, value, rule: "NaN codes are refused in strict mode" }.into())
+    Err(ValueError {
+        argument,
+        index,
+        value,
+        rule: "NaN codes are refused in strict mode",
+    }
+    .into())
 }
 
 /// First element that `allowed` refuses, as an error with its coordinates.
@@ -301,8 +339,16 @@ pub(crate) fn first_value(
     rule: &'static str,
     allowed: impl Fn(f32) -> bool,
 ) -> Result<()> {
-    let Some(at) = values.iter().position(|&value| !allowed(value)) else { return Ok(()) };
-    Err(ValueError { argument, index: unravel(at, shape), value: values[at], rule }.into())
+    let Some(at) = values.iter().position(|&value| !allowed(value)) else {
+        return Ok(());
+    };
+    Err(ValueError {
+        argument,
+        index: unravel(at, shape),
+        value: values[at],
+        rule,
+    }
+    .into())
 }
 
 fn unravel(mut at: usize, shape: &[usize]) -> Vec<usize> {

@@ -13,7 +13,11 @@ pub const fn rank_key(score: f32) -> u32 {
     if bits << 1 == 0 {
         return 0x8000_0000;
     }
-    if bits >> 31 == 0 { bits | 0x8000_0000 } else { !bits }
+    if bits >> 31 == 0 {
+        bits | 0x8000_0000
+    } else {
+        !bits
+    }
 }
 
 /// Scalar definition of the order: `Less` where `a` ranks before `b`, judged by value alone.
@@ -60,7 +64,11 @@ mod tests {
         ];
         for a in values {
             for b in values {
-                assert_eq!(compare_scores(a, b), rank_key(b).cmp(&rank_key(a)), "{a:?} {b:?}");
+                assert_eq!(
+                    compare_scores(a, b),
+                    rank_key(b).cmp(&rank_key(a)),
+                    "{a:?} {b:?}"
+                );
             }
         }
     }

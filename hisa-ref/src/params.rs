@@ -66,8 +66,12 @@ pub struct HisaParams {
 
 impl HisaParams {
     /// B = 128, m = 64, K = 2048, ranked as bf16: the DeepSeek-V3.2 profile.
-    pub const DEEPSEEK_V32: Self =
-        Self { block_size: 128, block_topk: 64, topk_tokens: 2048, rank: Rank::Bf16 };
+    pub const DEEPSEEK_V32: Self = Self {
+        block_size: 128,
+        block_topk: 64,
+        topk_tokens: 2048,
+        rank: Rank::Bf16,
+    };
 
     /// `block_size` is B, `block_topk` is m, `topk_tokens` is K; ranked as bf16.
     ///
@@ -79,7 +83,12 @@ impl HisaParams {
         check_size("block_topk", block_topk)?;
         check_size("topk_tokens", topk_tokens)?;
         slots_per_row(block_size, block_topk)?;
-        Ok(Self { block_size, block_topk, topk_tokens, rank: Rank::default() })
+        Ok(Self {
+            block_size,
+            block_topk,
+            topk_tokens,
+            rank: Rank::default(),
+        })
     }
 
     /// The same parameters with another ranking type.
@@ -147,7 +156,13 @@ pub(crate) fn check_limit(
 ) -> Result<()> {
     if value > limit {
         let (value, limit) = (value as u128, limit as u128);
-        return Err(ParamError::TooLarge { name, value, limit, reason }.into());
+        return Err(ParamError::TooLarge {
+            name,
+            value,
+            limit,
+            reason,
+        }
+        .into());
     }
     Ok(())
 }
@@ -186,7 +201,10 @@ pub(crate) fn filled<T: Clone>(
     columns: usize,
     fill: T,
 ) -> Result<Vec<T>> {
-    let refuse = || ParamError::Allocation { what, shape: vec![rows, columns] };
+    let refuse = || ParamError::Allocation {
+        what,
+        shape: vec![rows, columns],
+    };
     let len = rows.checked_mul(columns).ok_or_else(refuse)?;
     let mut out = Vec::new();
     out.try_reserve_exact(len).map_err(|_| refuse())?;
@@ -201,10 +219,15 @@ mod tests {
 
     #[test]
     fn zero_parameters_are_refused_by_name() {
-        for (b, m, k, name) in
-            [(0, 1, 1, "block_size"), (1, 0, 1, "block_topk"), (1, 1, 0, "topk_tokens")]
-        {
-            assert_eq!(HisaParams::new(b, m, k), Err(ParamError::Zero { name }.into()));
+        for (b, m, k, name) in [
+            (0, 1, 1, "block_size"),
+            (1, 0, 1, "block_topk"),
+            (1, 1, 0, "topk_tokens"),
+        ] {
+            assert_eq!(
+                HisaParams::new(b, m, k),
+                Err(ParamError::Zero { name }.into())
+            );
         }
     }
 

@@ -17,7 +17,10 @@ pub struct Window {
 
 impl Window {
     /// What rows that belong to no sequence carry.
-    pub const PADDING: Self = Self { ks: i32::MAX, ke: 0 };
+    pub const PADDING: Self = Self {
+        ks: i32::MAX,
+        ke: 0,
+    };
 
     /// True where the row sees no key.
     #[must_use]
@@ -28,13 +31,21 @@ impl Window {
     /// Number of keys seen.
     #[must_use]
     pub const fn len(self) -> usize {
-        if self.is_empty() { 0 } else { (self.ke as i64 - self.ks as i64) as usize }
+        if self.is_empty() {
+            0
+        } else {
+            (self.ke as i64 - self.ks as i64) as usize
+        }
     }
 
     /// The keys seen, as a range; `0..0` for an empty row.
     #[must_use]
     pub const fn keys(self) -> Range<usize> {
-        if self.is_empty() { 0..0 } else { self.ks as usize..self.ke as usize }
+        if self.is_empty() {
+            0..0
+        } else {
+            self.ks as usize..self.ke as usize
+        }
     }
 
     /// The block window `[ks / B, ceil(ke / B))`; `0..0` for an empty row (SPEC W.3).
@@ -75,9 +86,13 @@ impl CuSeqlens {
                 return Err(WindowError::FirstOffset { argument, value }.into());
             }
             if value < previous {
-                return Err(
-                    WindowError::Decreasing { argument, position, value, previous }.into()
-                );
+                return Err(WindowError::Decreasing {
+                    argument,
+                    position,
+                    value,
+                    previous,
+                }
+                .into());
             }
             if value > INDEX_MAX as i64 {
                 return Err(ParamError::TooLarge {
@@ -151,11 +166,20 @@ impl Windows {
     /// [`WindowError::OutsideKeys`] for a non-empty row that leaves `[0, n)`.
     pub fn from_rows(ks: &[i32], ke: &[i32], n: usize) -> Result<Self> {
         if ks.len() != ke.len() {
-            return Err(
-                WindowError::RowCounts { ks: ks.len(), ke: ke.len(), m: ks.len() }.into()
-            );
+            return Err(WindowError::RowCounts {
+                ks: ks.len(),
+                ke: ke.len(),
+                m: ks.len(),
+            }
+            .into());
         }
-        Self::new(ks.iter().zip(ke).map(|(&ks, &ke)| Window { ks, ke }).collect(), n)
+        Self::new(
+            ks.iter()
+                .zip(ke)
+                .map(|(&ks, &ke)| Window { ks, ke })
+                .collect(),
+            n,
+        )
     }
 
     /// Windows given as pairs.
@@ -254,7 +278,9 @@ impl Windows {
         if rank >= ranks {
             return Err(ParamError::ContextParallelRank { rank, ranks }.into());
         }
-        let chunks = ranks.checked_mul(2).filter(|&chunks| rows.is_multiple_of(chunks));
+        let chunks = ranks
+            .checked_mul(2)
+            .filter(|&chunks| rows.is_multiple_of(chunks));
         let Some(chunks) = chunks else {
             return Err(ParamError::ContextParallelSplit { rows, ranks }.into());
         };
@@ -262,7 +288,10 @@ impl Windows {
         let mirrored = chunks - 1 - rank;
         let mut held = self.rows[rank * c..(rank + 1) * c].to_vec();
         held.extend_from_slice(&self.rows[mirrored * c..(mirrored + 1) * c]);
-        Ok(Self { rows: held, n: self.n })
+        Ok(Self {
+            rows: held,
+            n: self.n,
+        })
     }
 
     /// The same windows followed by rows of no sequence, up to `m` rows.
@@ -309,7 +338,10 @@ impl Windows {
             let keys = cu_k.sequence(s);
             for i in 0..cu_q.sequence(s).len() {
                 let ke = keys.start.saturating_add(visible(s, i)).min(keys.end);
-                rows.push(Window { ks: keys.start as i32, ke: ke as i32 });
+                rows.push(Window {
+                    ks: keys.start as i32,
+                    ke: ke as i32,
+                });
             }
         }
         Self::new(rows, n)
@@ -322,7 +354,10 @@ impl CuSeqlens {
         for s in 0..self.sequences() {
             offsets.push(offsets[s] + self.sequence(s).len() / stride);
         }
-        Self { argument: "cu_seqlens_k", offsets }
+        Self {
+            argument: "cu_seqlens_k",
+            offsets,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Published faults of this field that concern shapes and index widths, on the reference. Those
-//! about values and selection are worked examples of docs/SPEC.md and cases of the `edge` generator.
+//! about values and selection are worked examples of docs/SPEC.md and cases of the `edge`
+//! generator.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

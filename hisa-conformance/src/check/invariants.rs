@@ -190,7 +190,7 @@ pub(super) fn window(context: &Context) -> Judged {
         let expected = context
             .indices
             .slice_axis(Axis(0), Slice::from(row..row + 1));
-        if let Some(text) = ids_differ(&expected, &got, expected.shape()) {
+        if let Some(text) = ids_differ(expected, &got, expected.shape()) {
             return fail(format!(
                 "row {row} with everything outside its window poisoned: {text}"
             ));
@@ -263,7 +263,7 @@ pub(super) fn nest(context: &Context) -> Judged {
     let prefix = got.slice_axis(Axis(1), Slice::from(..p.topk_tokens()));
     Ok(Verdict::from_difference(ids_differ(
         &context.indices,
-        &prefix,
+        prefix,
         prefix.shape(),
     )))
 }
@@ -290,16 +290,14 @@ pub(super) fn permute(context: &Context) -> Judged {
 /// All scales times 8, where nothing comes near the ends of the range or the floor.
 pub(super) fn scale(context: &Context) -> Judged {
     const FACTOR: f32 = 8.0;
-    let away = |value: f32| value == 0.0 || (1e-30..1e30).contains(&value.abs());
-    let unmasked = |value: f32| value == f32::NEG_INFINITY || away(value);
-    let trace = &context.trace;
+    let within = |value: f32, low: f32| value == 0.0 || (low..1.0 / low).contains(&value.abs());
+    let score = |value: f32| value == f32::NEG_INFINITY || within(value, 1e-30);
+    let (tensors, trace) = (&context.inputs.tensors, &context.trace);
+    // With such weights and scales every term is a multiple of 2^-124: a score of zero is a true
+    // zero and no underflow, which would not scale.
     let applies = context.inputs.strictness == Strictness::Strict
-        && context
-            .inputs
-            .tensors
-            .k_scale
-            .iter()
-            .all(|&scale| away(scale))
+        && tensors.k_scale.iter().all(|&scale| within(scale, 1e-12))
+        && tensors.weights.iter().all(|&weight| within(weight, 1e-6))
         && trace
             .pooled_scale
             .iter()
@@ -308,7 +306,7 @@ pub(super) fn scale(context: &Context) -> Judged {
             .token_scores
             .iter()
             .chain(&trace.block_scores)
-            .all(|&score| unmasked(score));
+            .all(|&value| score(value));
     if !applies || context.case.m == 0 || context.case.n == 0 {
         return Ok(Verdict::NotApplicable);
     }

@@ -18,7 +18,10 @@ pub struct Dot {
 /// `sum_d q[d] * key[d]`, or `None` if a code is NaN. Both slices hold D codes.
 #[must_use]
 pub fn dot(q: &[E4M3], key: &[E4M3]) -> Option<Dot> {
-    let mut sum = Dot { value: 0, absolute: 0 };
+    let mut sum = Dot {
+        value: 0,
+        absolute: 0,
+    };
     for (&a, &b) in q.iter().zip(key) {
         if a.is_nan() || b.is_nan() {
             return None;
@@ -63,7 +66,11 @@ fn scaled(sum: Extended, scale: f32) -> f32 {
 }
 
 fn infinity(negative: bool) -> f32 {
-    if negative { f32::NEG_INFINITY } else { f32::INFINITY }
+    if negative {
+        f32::NEG_INFINITY
+    } else {
+        f32::INFINITY
+    }
 }
 
 /// `sum_h |weights[h]| * max(0, dot_h) * |scale|`, rounded upward: what error bounds of head sums
@@ -86,5 +93,9 @@ pub fn magnitude(q: &[E4M3], weights: &[f32], key: &[E4M3], scale: f32) -> f64 {
     let sum = sum.magnitude_up(F32_UNIT_EXPONENT + DOT_UNIT_EXPONENT + exponent);
     let product = sum * f64::from(mantissa);
     // One more rounding, upward: the product of two f64 numbers is at most half an ulp off.
-    if product == 0.0 { 0.0 } else { product.next_up() }
+    if product == 0.0 {
+        0.0
+    } else {
+        product.next_up()
+    }
 }
