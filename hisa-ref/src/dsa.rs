@@ -52,7 +52,7 @@ pub fn trace(input: &IndexerInput<'_>, topk_tokens: usize) -> Result<DsaTrace> {
     })
 }
 
-/// `indices` [M,K]: for each query row the positions of its K best keys within its window, best
+/// `indices` `[M,K]`: for each query row the positions of its K best keys within its window, best
 /// first, then -1.
 ///
 /// # Errors

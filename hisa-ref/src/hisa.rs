@@ -49,7 +49,7 @@ pub fn trace(input: &IndexerInput<'_>, params: &HisaParams) -> Result<Trace> {
     })
 }
 
-/// `indices` [M,K]: for each query row the positions of its K best keys within its window, best
+/// `indices` `[M,K]`: for each query row the positions of its K best keys within its window, best
 /// first, then -1.
 ///
 /// # Errors

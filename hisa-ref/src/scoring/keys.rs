@@ -32,7 +32,7 @@ impl Lanes {
 pub struct PackedKeys<'k> {
     source: Source<'k>,
     pub(super) level: Level,
-    /// [panels][ceil(D/2)].
+    /// `[panels][ceil(D/2)]`.
     lanes: Vec<Lanes>,
     /// `scale * 2^shift * 2^-18` of every key, exact; NaN where only the definition may answer.
     factors: Vec<[f64; LANES]>,

@@ -12,10 +12,10 @@
 //! use ndarray::{Array1, Array2, Array3};
 //!
 //! let code = |x| E4M3::encode(x, Overflow::Saturating);
-//! let q = Array3::from_elem((1, 2, 4), code(0.5)); // [M,H,D]
-//! let weights = Array2::from_elem((1, 2), 1.0); // [M,H]
-//! let k = Array2::from_elem((3, 4), code(2.0)); // [N,D]
-//! let k_scale = Array1::from_vec(vec![1.0, 0.25, 0.0]); // [N]
+//! let q = Array3::from_elem((1, 2, 4), code(0.5)); // `[M,H,D]`
+//! let weights = Array2::from_elem((1, 2), 1.0); // `[M,H]`
+//! let k = Array2::from_elem((3, 4), code(2.0)); // `[N,D]`
+//! let k_scale = Array1::from_vec(vec![1.0, 0.25, 0.0]); // `[N]`
 //! let queries = Queries::new(q.view(), weights.view(), Strictness::Strict)?;
 //! let keys = Keys::new(k.view(), k_scale.view(), Strictness::Strict)?;
 //!

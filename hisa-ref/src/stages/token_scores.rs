@@ -10,9 +10,9 @@ use crate::stages::{check_rows, matrix};
 use ndarray::{Array2, ArrayView2};
 use std::ops::Range;
 
-/// Scores `queries` against the keys of `block_ids` [M,m].
+/// Scores `queries` against the keys of `block_ids` `[M,m]`.
 ///
-/// Returns `token_scores` [M,S]: slot `t*B + i` is key `block_ids[t]*B + i`; `-inf` where the id
+/// Returns `token_scores` `[M,S]`: slot `t*B + i` is key `block_ids[t]*B + i`; `-inf` where the id
 /// is -1 or the key lies outside the row's window.
 ///
 /// # Errors

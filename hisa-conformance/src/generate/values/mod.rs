@@ -288,7 +288,7 @@ impl Values {
     }
 }
 
-/// Fills `q`, row-major [M,H,D].
+/// Fills `q`, row-major `[M,H,D]`.
 pub(crate) fn fill_q(values: &Values, seed: u64, (h, d): (usize, usize), out: &mut [E4M3]) {
     let filler = CodeRows {
         seed,
@@ -301,7 +301,7 @@ pub(crate) fn fill_q(values: &Values, seed: u64, (h, d): (usize, usize), out: &m
     }
 }
 
-/// Fills `k`, row-major [N,D], and `k_scale` [N].
+/// Fills `k`, row-major `[N,D]`, and `k_scale` `[N]`.
 pub(crate) fn fill_k(
     values: &Values,
     seed: u64,
@@ -337,14 +337,14 @@ pub(crate) fn fill_k(
     }
 }
 
-/// Fills `weights`, row-major [M,H].
+/// Fills `weights`, row-major `[M,H]`.
 pub(crate) fn fill_weights(values: &Values, seed: u64, h: usize, out: &mut [f32]) {
     for (row, weights) in out.chunks_exact_mut(h).enumerate() {
         floats::weights(values.w, seed, row, weights);
     }
 }
 
-/// Fills `x`, row-major [rows,D].
+/// Fills `x`, row-major `[rows,D]`.
 pub(crate) fn fill_x(values: &Values, seed: u64, d: usize, out: &mut [f32]) {
     for (row, x) in out.chunks_exact_mut(d).enumerate() {
         floats::row(values.x, seed, row, x);
