@@ -5,15 +5,15 @@ use std::fmt;
 /// The tensor a patch changes. The order is that of `Case::shapes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// `q` [M,H,D], codes.
+    /// `q` `[M,H,D]`, codes.
     Q,
-    /// `k` [N,D], codes.
+    /// `k` `[N,D]`, codes.
     K,
-    /// `k_scale` [N], f32.
+    /// `k_scale` `[N]`, f32.
     S,
-    /// `weights` [M,H], f32.
+    /// `weights` `[M,H]`, f32.
     W,
-    /// Rows for `quantize` [N,D], f32.
+    /// Rows for `quantize` `[N,D]`, f32.
     X,
 }
 

@@ -9,13 +9,13 @@ use ndarray::{Array, Array1, Array2, Array3, Dimension};
 /// The arrays of a case.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensors {
-    /// Query codes [M,H,D].
+    /// Query codes `[M,H,D]`.
     pub q: Array3<E4M3>,
-    /// Key codes [N,D].
+    /// Key codes `[N,D]`.
     pub k: Array2<E4M3>,
-    /// One scale per key [N].
+    /// One scale per key `[N]`.
     pub k_scale: Array1<f32>,
-    /// One weight per query and head [M,H].
+    /// One weight per query and head `[M,H]`.
     pub weights: Array2<f32>,
 }
 
@@ -127,7 +127,7 @@ impl Case {
         })
     }
 
-    /// The rows for `quantize` [N,D].
+    /// The rows for `quantize` `[N,D]`.
     ///
     /// # Errors
     /// As [`Self::tensors`].

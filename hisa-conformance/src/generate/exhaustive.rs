@@ -232,7 +232,7 @@ fn strided(sequences_max: usize, tokens_max: i64) -> Vec<Shape> {
                 .windows(2)
                 .map(|pair| (pair[1] - pair[0]) as usize / stride)
                 .sum();
-            let first_positions = if m % 2 == 0 {
+            let first_positions = if m.is_multiple_of(2) {
                 vec![]
             } else {
                 vec![1; q.len() - 1]
