@@ -1,12 +1,13 @@
 //! A case: sizes, parameters, windows, kinds of values and a seed, in one line.
 //!
-//! [`Case`] is plain data. Its [address] prints and parses back to the same case, and
+//! [`Case`] is plain data. Its [`address`] prints and parses back to the same case, and
 //! the tensors it stands for come from the case alone, byte for byte the same on every machine
 //! and in every later version. A case may describe something no run accepts, such as offsets
 //! that decrease: [`Case::inputs`] then returns the reference's typed error.
 
 pub mod address;
 mod error;
+mod parse;
 mod patch;
 mod tensors;
 mod windows;

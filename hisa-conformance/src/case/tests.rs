@@ -101,6 +101,12 @@ fn errors_name_the_place_and_the_mistake() {
     );
     let program = format!("{sizes}/cu=0.1/q=e0,k=e0,s=prog:1.z,w=one,x=normal");
     assert_eq!(value(&program), (at + 26, "s".into(), "z".into()));
+}
+
+#[test]
+fn errors_name_missing_and_clashing_keys() {
+    use AddressProblem as P;
+    let sizes = "hisa:M=1,N=1,H=1,D=8,B=1,m=1,K=1";
     assert_eq!(
         problem(sizes).1,
         P::MissingKey {

@@ -56,7 +56,7 @@ macro_rules! kinds {
 
 kinds! {
     /// What the e4m3 codes of `q` or `k` are. The rules by which each is drawn stand in
-    /// `values/codes.rs`.
+    /// `codes.rs` beside this file.
     CodeKind {
         Zero "zero" [12]
             "Every code is 0x00; the ground that patches are set on."

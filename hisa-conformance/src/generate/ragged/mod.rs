@@ -1,11 +1,10 @@
 //! Random cases for fuzzing: sizes, windows and kinds of values, each special kind with a share
 //! that a test holds it to.
 
-use super::programmed::{Program, Segment, Step};
+mod values;
+
 use super::stream::{Lane, Stream};
-use super::values::{
-    BLOCKS_DIM_MIN, CodeKind, Codes, PRESETS, RowKind, ScaleKind, Scales, Values, WeightKind,
-};
+use super::values::{BLOCKS_DIM_MIN, Codes};
 use super::{Generated, Generator};
 use crate::case::{Case, Shard, WindowSource, WindowSpec};
 use hisa_ref::{Rank, Window};
@@ -67,7 +66,7 @@ pub fn random_case(seed: u64, index: u64) -> Case {
     } else {
         Rank::Bf16
     };
-    case.values = values(stream, block_size);
+    case.values = values::values(stream, block_size);
     if matches!(case.values.k, Codes::Blocks(_)) && case.d < BLOCKS_DIM_MIN {
         case.d = BLOCKS_DIM_MIN;
     }
@@ -266,208 +265,5 @@ fn sharded(stream: &mut Stream, n: usize) -> Case {
     Case::with_windows(tokens / ranks + padding_rows, tokens, windows)
 }
 
-/// A preset in six of twelve, programmed scores in three, any mix of strict kinds in three.
-fn values(stream: &mut Stream, block_size: usize) -> Values {
-    match stream.below(12) {
-        0..6 => PRESETS[stream.below(PRESETS.len() as u32) as usize].values(),
-        6 | 7 => {
-            let program = token_program(stream, block_size);
-            Values::scores(program, stream.one_in(4))
-        }
-        8 => Values::blocks(block_program(stream)),
-        _ => mix(stream),
-    }
-}
-
-fn mix(stream: &mut Stream) -> Values {
-    let mut codes = || loop {
-        let kind = stream.pick(CodeKind::ALL);
-        if !matches!(
-            kind,
-            CodeKind::All | CodeKind::Nan | CodeKind::Basis | CodeKind::Zero
-        ) {
-            return kind;
-        }
-    };
-    let (q, k) = (codes(), codes());
-    // The last kind of each of these lists is the permissive one.
-    let strict = |all: usize| all as u32 - 1;
-    Values {
-        q,
-        k: Codes::Kind(k),
-        s: Scales::Kind(ScaleKind::ALL[stream.below(strict(ScaleKind::ALL.len())) as usize]),
-        w: WeightKind::ALL[stream.below(strict(WeightKind::ALL.len())) as usize],
-        x: RowKind::ALL[stream.below(strict(RowKind::ALL.len())) as usize],
-    }
-}
-
-/// One to three runs of related scores.
-fn token_program(stream: &mut Stream, block_size: usize) -> Program {
-    let mut segments = Vec::new();
-    for _ in 0..stream.between(1, 3) {
-        let any = stream.float(-20, 40).to_bits();
-        let bits = stream.pick(&[
-            0x3F80_0000,
-            0x3F7F_FFF0,
-            0x3F80_8000,
-            0,
-            1,
-            0x007F_FFF8,
-            any,
-        ]);
-        let step = match stream.below(6) {
-            0 => Step::Constant,
-            1 => Step::Random(stream.pick(&[2, 4, 0x400, 0x1_0000])),
-            _ => Step::Ladder(stream.pick(&[1, 1, 2, 0x100, 0x1_0000])),
-        };
-        let repeat = stream.pick(&[1, 1, 2, block_size as u32]);
-        let count = Some(stream.between(1, 40));
-        segments.push(Segment {
-            bits,
-            step,
-            repeat,
-            count,
-            shuffled: stream.one_in(2),
-        });
-    }
-    if let Some(last) = segments.last_mut() {
-        last.count = None;
-    }
-    Program {
-        segments,
-        shuffled: stream.one_in(2),
-    }
-}
-
-/// Neighbouring block scores, most of them within a few units of bf16.
-fn block_program(stream: &mut Stream) -> Program {
-    let base = stream.float(-8, 16).to_bits();
-    let bits = stream.pick(&[base, 0x3F80_0000, 0x3F80_7FF8, 0x3F81_7FF8]);
-    let step = match stream.below(3) {
-        0 => Step::Random(stream.pick(&[4, 0x1_0000, 0x4_0000])),
-        _ => Step::Ladder(stream.pick(&[1, 0x1000, 0x4000, 0x8000, 0x1_0000])),
-    };
-    let repeat = stream.pick(&[1, 1, 3]);
-    let row = Segment {
-        bits,
-        step,
-        repeat,
-        count: None,
-        shuffled: stream.one_in(2),
-    };
-    let zeros = Segment::new(0, Step::Constant, stream.between(1, 3));
-    let segments = if stream.one_in(4) {
-        vec![zeros, row]
-    } else {
-        vec![row]
-    };
-    Program {
-        segments,
-        shuffled: stream.one_in(2),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::flags::{Flag, flags};
-
-    #[test]
-    fn a_case_depends_on_seed_and_index_alone() {
-        let (short, long) = (
-            Ragged { seed: 9, count: 5 },
-            Ragged {
-                seed: 9,
-                count: 500,
-            },
-        );
-        assert_eq!(short.case(4), long.case(4));
-        assert_eq!(short.case(5), None);
-        let other = Ragged { seed: 10, count: 5 };
-        assert_ne!(short.case(4), other.case(4));
-    }
-
-    /// Least share of each kind in percent. Random data finds few faults; these find most.
-    const FLOORS: &[(Flag, f64)] = &[
-        (Flag::EmptyWindow, 25.0),
-        (Flag::PaddingRows, 15.0),
-        (Flag::AllWindowsEmpty, 1.0),
-        (Flag::NoKeys, 1.0),
-        (Flag::NoRows, 0.5),
-        (Flag::EmptySequence, 10.0),
-        (Flag::EmptyThenTwo, 8.0),
-        (Flag::ManySequences, 20.0),
-        (Flag::SeparateOffsets, 10.0),
-        (Flag::Strided, 5.0),
-        (Flag::ContextParallel, 5.0),
-        (Flag::StraddlingBlock, 10.0),
-        (Flag::MidBlockStart, 40.0),
-        (Flag::MidBlockEnd, 40.0),
-        (Flag::TailOfOne, 15.0),
-        (Flag::TailOneShort, 15.0),
-        (Flag::BlockOfOne, 2.0),
-        (Flag::BlockBeyondKeys, 5.0),
-        (Flag::OneBlockKept, 10.0),
-        (Flag::FewerBlocks, 30.0),
-        (Flag::BlocksDropped, 30.0),
-        (Flag::WindowShort, 40.0),
-        (Flag::WindowExact, 10.0),
-        (Flag::WindowLong, 40.0),
-        (Flag::SlotsBelowTopk, 10.0),
-        (Flag::OddDim, 20.0),
-        (Flag::OddHeads, 15.0),
-        (Flag::RankF32, 10.0),
-        (Flag::NanCode, 4.0),
-        (Flag::NanValue, 3.0),
-        (Flag::Infinite, 3.0),
-        (Flag::NegativeScale, 2.0),
-        (Flag::NegativeZero, 20.0),
-        (Flag::ZeroScale, 10.0),
-        (Flag::ZeroKey, 5.0),
-        (Flag::ZeroBlock, 5.0),
-        (Flag::Subnormal, 8.0),
-        (Flag::SubnormalCode, 20.0),
-        (Flag::ExtremeCode, 15.0),
-        (Flag::HugeScale, 3.0),
-        (Flag::ZeroWeight, 15.0),
-        (Flag::DuplicateKeys, 10.0),
-        (Flag::PoolTie, 6.0),
-        (Flag::ScaleFloor, 2.0),
-        (Flag::Cancellation, 5.0),
-        (Flag::Ties, 2.0),
-        (Flag::ZeroPlateau, 1.0),
-    ];
-
-    #[test]
-    fn special_kinds_have_their_share() {
-        let count = 3000;
-        let mut counts = vec![0u32; Flag::ALL.len()];
-        for index in 0..count {
-            let case = random_case(1, index);
-            let inputs = case
-                .inputs()
-                .unwrap_or_else(|error| panic!("{case}: {error}"));
-            flags(&case, &inputs)
-                .iter()
-                .for_each(|flag| counts[flag as usize] += 1);
-        }
-        for &(flag, floor) in FLOORS {
-            let share = 100.0 * f64::from(counts[flag as usize]) / count as f64;
-            assert!(share >= floor, "{flag}: {share:.1} % is below {floor} %");
-        }
-    }
-
-    #[test]
-    fn most_cases_are_small() {
-        let sizes: Vec<_> = (0..1000).map(|index| random_case(2, index)).collect();
-        assert!(
-            sizes
-                .iter()
-                .all(|case| case.m <= 200 && case.n <= 300 && case.h <= 64)
-        );
-        let small = |case: &&Case| case.m < 64 && case.n < 64 && case.h <= 4;
-        assert!(sizes.iter().filter(small).count() > 900);
-        let common = |case: &&Case| [8, 16, 32, 64].contains(&case.d);
-        assert!(sizes.iter().filter(common).count() > 800);
-    }
-}
+mod tests;
