@@ -93,6 +93,7 @@ fn check(
 ) -> Result<usize> {
     check_size("block_size", block_size)?;
     check_size("block_topk", block_ids.ncols())?;
+    check_size("topk_tokens", slots.ncols())?;
     let count = slots_per_row(block_size, block_ids.ncols())?;
     check_rows(
         "slots",
