@@ -1,6 +1,21 @@
 //! Checks any HISA indexer implementation against the exact reference.
+//!
+//! ```text
+//! generate -> case -> runner -> check (oracle, invariants) -> report
+//! dump     -> eval, check        files of users, in and out
+//! ```
+//!
+//! The `hisa` command is a thin shell over these modules; see [`cli`].
 #![forbid(unsafe_code)]
 
+pub mod bench;
+pub mod case;
+pub mod check;
 pub mod cli;
 pub mod dump;
+pub mod effort;
+pub mod flags;
+pub mod generate;
 pub mod oracle;
+pub mod report;
+pub mod runner;

@@ -51,7 +51,7 @@ pub fn trace(input: &IndexerInput<'_>, params: &HisaParams) -> Result<BlockSpars
     })
 }
 
-/// `indices` [M,m*B]: every visible key of the chosen blocks minus ks, ascending, then -1; never
+/// `indices` `[M,m*B]`: every visible key of the chosen blocks minus ks, ascending, then -1; never
 /// cut to K.
 ///
 /// # Errors

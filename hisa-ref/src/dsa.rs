@@ -29,8 +29,8 @@ pub fn trace(input: &IndexerInput<'_>, topk_tokens: usize) -> Result<DsaTrace> {
         PackedRow::default,
         |q, row, out| {
             let visible = windows.rows()[row].keys();
-            q.pack(queries, row);
-            score_keys(q, queries, row, &packed, visible.clone(), &mut out[visible]);
+            q.pack_unchecked(queries, row);
+            score_keys(q, &packed, visible.clone(), &mut out[visible]);
         },
     );
     let mut slots = filled("slots", queries.len(), topk_tokens, -1i32)?;
@@ -52,7 +52,7 @@ pub fn trace(input: &IndexerInput<'_>, topk_tokens: usize) -> Result<DsaTrace> {
     })
 }
 
-/// `indices` [M,K]: for each query row the positions of its K best keys within its window, best
+/// `indices` `[M,K]`: for each query row the positions of its K best keys within its window, best
 /// first, then -1.
 ///
 /// # Errors
@@ -72,15 +72,8 @@ pub fn run(input: &IndexerInput<'_>, topk_tokens: usize) -> Result<Array2<i32>> 
             let visible = windows.rows()[row].keys();
             worker.scores.clear();
             worker.scores.resize(visible.len(), NAN);
-            worker.q.pack(queries, row);
-            score_keys(
-                &worker.q,
-                queries,
-                row,
-                &packed,
-                visible,
-                &mut worker.scores,
-            );
+            worker.q.pack_unchecked(queries, row);
+            score_keys(&worker.q, &packed, visible, &mut worker.scores);
             choose(&mut worker.sort_keys, &worker.scores, out);
         },
     );
@@ -89,8 +82,8 @@ pub fn run(input: &IndexerInput<'_>, topk_tokens: usize) -> Result<Array2<i32>> 
 
 /// Reusable buffers of one worker.
 #[derive(Default)]
-struct Worker {
-    q: PackedRow,
+struct Worker<'q> {
+    q: PackedRow<'q>,
     scores: Vec<f32>,
     sort_keys: Vec<u64>,
 }

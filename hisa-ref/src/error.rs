@@ -1,6 +1,6 @@
 //! What a caller can get wrong, each with the argument, the place and the numbers.
 //!
-//! [`Error`] is the only error type of the crate. It wraps one small enum per subject, so that a
+//! [`Error`](enum@Error) is the only error type of the crate. It wraps one small enum per subject, so that a
 //! caller can match on the kind of mistake without parsing sentences.
 
 use thiserror::Error;
@@ -26,7 +26,7 @@ pub enum Error {
     Selection(#[from] SelectionError),
 }
 
-/// Result with this crate's [`Error`].
+/// Result with this crate's [`Error`](enum@Error).
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A parameter that no run can use.

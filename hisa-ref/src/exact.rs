@@ -282,3 +282,195 @@ impl ExtendedSum {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(terms: &[(i128, u32)]) -> ExactSum {
+        let mut sum = ExactSum::ZERO;
+        for &(value, shift) in terms {
+            sum.add_shifted(value, shift);
+        }
+        sum
+    }
+
+    #[test]
+    fn adding_and_taking_away_leaves_zero() {
+        for shift in [0, 1, 63, 64, 65, 127, 128, 200, 383] {
+            for value in [1, -1, i128::MAX, i128::MIN + 1, 1 << 100] {
+                let mut total = sum(&[(value, shift), (3, 7)]);
+                let lowered = value < 0 && (shift > 8 || value < -384);
+                assert_eq!(total.is_negative(), lowered, "{value} << {shift}");
+                total.add_shifted(-value, shift);
+                assert_eq!(total, sum(&[(384, 0)]), "{value} << {shift}");
+                total.add_shifted(-3, 7);
+                assert!(total.is_zero() && !total.is_negative());
+            }
+        }
+    }
+
+    #[test]
+    fn carries_run_through_all_limbs() {
+        let mut total = sum(&[(-1, 0)]);
+        total.add_shifted(1, 383);
+        // 2^383 - 1: 383 ones.
+        assert_eq!(top_bit(&total.split().1), Some(382));
+        total.add_shifted(1, 0);
+        assert_eq!(top_bit(&total.split().1), Some(383));
+    }
+
+    #[test]
+    fn one_rounding_to_nearest_even() {
+        let round = |value: i128, shift: u32, exponent: i32| {
+            sum(&[(value, shift)]).scaled_to_f32(1, exponent).to_bits()
+        };
+        assert_eq!(round(1, 0, 0), 1f32.to_bits());
+        assert_eq!(round(-3, 0, -1), (-1.5f32).to_bits());
+        assert_eq!(
+            round((1 << 24) + 1, 0, 0),
+            16_777_216f32.to_bits(),
+            "tie to even, down"
+        );
+        assert_eq!(
+            round((1 << 24) + 3, 0, 0),
+            16_777_220f32.to_bits(),
+            "tie to even, up"
+        );
+        assert_eq!(
+            round((1 << 25) + 3, 0, 0),
+            33_554_436f32.to_bits(),
+            "above half"
+        );
+        assert_eq!(
+            round((1 << 30) + (1 << 6) + 1, 0, 0),
+            1_073_741_952f32.to_bits()
+        );
+        assert_eq!(
+            round((1 << 25) - 1, 0, 0),
+            33_554_432f32.to_bits(),
+            "carry to 2^25"
+        );
+        assert_eq!(round(1, 300, -300), 1f32.to_bits());
+        assert_eq!(round(0, 0, 0), 0);
+    }
+
+    #[test]
+    fn subnormals_and_overflow() {
+        let round = |value: i128, exponent| sum(&[(value, 0)]).scaled_to_f32(1, exponent).to_bits();
+        assert_eq!(round(1, -149), 1);
+        assert_eq!(round(1, -150), 0, "half of the least: tie to even zero");
+        assert_eq!(round(-1, -150), 0, "underflow from below is +0.0");
+        assert_eq!(round(3, -150), 2, "1.5 units: tie to even");
+        assert_eq!(round(3, -151), 1, "0.75 units");
+        assert_eq!(round(5, -152), 1, "0.625 units");
+        assert_eq!(round(1, -151), 0);
+        assert_eq!(round(1, -400), 0);
+        assert_eq!(
+            round((1 << 24) - 1, -150),
+            0x0080_0000,
+            "up into the normals"
+        );
+        assert_eq!(round((1 << 24) - 1, 104), f32::MAX.to_bits());
+        assert_eq!(round((1 << 25) - 1, 103), f32::INFINITY.to_bits());
+        assert_eq!(
+            round((1 << 26) - 3, 102),
+            f32::MAX.to_bits(),
+            "below the halfway point"
+        );
+        assert_eq!(round(-1, 128), f32::NEG_INFINITY.to_bits());
+        assert_eq!(round(1, 300), f32::INFINITY.to_bits());
+    }
+
+    #[test]
+    fn factors_multiply_before_the_rounding() {
+        let half = sum(&[((1 << 24) + 1, 0)]);
+        assert_eq!(
+            half.scaled_to_f32(3, 0),
+            50_331_652.0,
+            "3 * (2^24 + 1), tie to even"
+        );
+        assert_eq!(half.scaled_to_f32(-3, 0), -50_331_652.0);
+        assert_eq!(half.scaled_to_f32(0, 0).to_bits(), 0);
+        assert_eq!(sum(&[(-5, 0)]).scaled_to_f32(-2, 0), 10.0);
+    }
+
+    #[test]
+    fn division_rounds_the_real_quotient() {
+        let divide = |value: i128, divisor| sum(&[(value, 64)]).divided_to_f32(divisor, -64);
+        assert_eq!(divide(1, 3), 1.0 / 3.0);
+        assert_eq!(divide(-2, 3), -2.0 / 3.0);
+        assert_eq!(divide(0, 7).to_bits(), 0);
+        assert_eq!(divide(i128::from(u32::MAX) * 5, u32::MAX), 5.0);
+        // A quotient just above a tie: only the remainder tells.
+        let tie = ((1 << 24) + 1) * 3;
+        assert_eq!(divide(tie, 3), 16_777_216.0);
+        let mut above = sum(&[(tie, 64)]);
+        above.add_shifted(1, 0);
+        assert_eq!(above.divided_to_f32(3, -64), 16_777_218.0);
+    }
+
+    #[test]
+    fn magnitudes_round_upward() {
+        assert_eq!(
+            sum(&[(1 << 53, 0)]).magnitude_up(0),
+            9_007_199_254_740_992.0
+        );
+        assert_eq!(
+            sum(&[((1 << 53) + 1, 0)]).magnitude_up(0),
+            9_007_199_254_740_994.0
+        );
+        assert_eq!(sum(&[(-7, 3)]).magnitude_up(-3), 7.0);
+        assert_eq!(ExactSum::ZERO.magnitude_up(5), 0.0);
+        assert_eq!(sum(&[(1, 128), (1, 0)]).magnitude_up(-128), 1f64.next_up());
+    }
+
+    #[test]
+    fn decompose_gives_the_value_back() {
+        for bits in [
+            0,
+            1,
+            0x007F_FFFF,
+            0x0080_0000,
+            0x3F80_0001,
+            0x7F7F_FFFF,
+            0x8000_0001,
+        ] {
+            let x = f32::from_bits(bits);
+            let (mantissa, exponent) = decompose(x);
+            assert_eq!(
+                (f64::from(mantissa) * 2f64.powi(exponent)) as f32,
+                x,
+                "{bits:#x}"
+            );
+            assert!(exponent >= -149 && mantissa.abs() < 1 << 24);
+        }
+    }
+
+    #[test]
+    fn extended_reals_follow_ieee() {
+        let total = |terms: &[(i64, f32)]| {
+            let mut sum = ExtendedSum::new(0);
+            terms
+                .iter()
+                .for_each(|&(integer, factor)| sum.add_product(integer, factor));
+            sum.total()
+        };
+        let (inf, nan) = (f32::INFINITY, f32::NAN);
+        assert_eq!(total(&[(2, inf), (1, 1.0)]), Extended::Infinite(false));
+        assert_eq!(total(&[(-2, inf)]), Extended::Infinite(true));
+        assert_eq!(total(&[(2, -inf)]), Extended::Infinite(true));
+        assert_eq!(total(&[(-2, -inf), (1, inf)]), Extended::Infinite(false));
+        assert_eq!(total(&[(1, inf), (1, -inf)]), Extended::NaN);
+        assert_eq!(total(&[(0, inf)]), Extended::NaN);
+        assert_eq!(total(&[(0, nan)]), Extended::NaN);
+        assert_eq!(total(&[(1, nan), (1, inf)]), Extended::NaN);
+        assert_eq!(
+            total(&[(3, 1.0), (-3, 1.0)]),
+            Extended::Finite(ExactSum::ZERO)
+        );
+        let mut poisoned = ExtendedSum::new(0);
+        poisoned.poison();
+        assert_eq!(poisoned.total(), Extended::NaN);
+    }
+}

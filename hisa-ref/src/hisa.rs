@@ -49,7 +49,7 @@ pub fn trace(input: &IndexerInput<'_>, params: &HisaParams) -> Result<Trace> {
     })
 }
 
-/// `indices` [M,K]: for each query row the positions of its K best keys within its window, best
+/// `indices` `[M,K]`: for each query row the positions of its K best keys within its window, best
 /// first, then -1.
 ///
 /// # Errors
@@ -91,8 +91,8 @@ struct Packed<'k> {
 
 /// Reusable buffers of one worker.
 #[derive(Default)]
-struct Worker {
-    q: PackedRow,
+struct Worker<'q> {
+    q: PackedRow<'q>,
     scores: Vec<f32>,
     sort_keys: Vec<u64>,
     ids: Vec<i32>,
@@ -100,10 +100,10 @@ struct Worker {
     positions: Vec<i32>,
 }
 
-impl Worker {
+impl<'q> Worker<'q> {
     fn row(
         &mut self,
-        queries: &Queries<'_>,
+        queries: &'q Queries<'_>,
         row: usize,
         packed: &Packed<'_>,
         window: Window,
@@ -113,8 +113,8 @@ impl Worker {
         if window.is_empty() {
             return;
         }
-        self.q.pack(queries, row);
-        self.choose_blocks(queries, row, &packed.blocks, window, params);
+        self.q.pack_unchecked(queries, row);
+        self.choose_blocks(&packed.blocks, window, params);
         self.positions.clear();
         self.scores.clear();
         for &id in &self.ids {
@@ -128,7 +128,7 @@ impl Worker {
                     .map(|key| (key as i64 - i64::from(window.ks)) as i32),
             );
             let scores = &mut self.scores[first..];
-            score_keys(&self.q, queries, row, &packed.tokens, keys, scores);
+            score_keys(&self.q, &packed.tokens, keys, scores);
         }
         self.sort_keys.clear();
         let keys = self
@@ -144,28 +144,14 @@ impl Worker {
     }
 
     /// Leaves the chosen blocks in `self.ids`, ascending.
-    fn choose_blocks(
-        &mut self,
-        queries: &Queries<'_>,
-        row: usize,
-        pooled: &PackedKeys<'_>,
-        window: Window,
-        params: &HisaParams,
-    ) {
+    fn choose_blocks(&mut self, pooled: &PackedKeys<'_>, window: Window, params: &HisaParams) {
         let blocks = window.blocks(params.block_size());
         let keep = blocks.len().min(params.block_topk());
         self.scores.clear();
         self.scores.resize(blocks.len(), NAN);
         // Where all blocks are kept, or none beside the forced two, no score is looked at.
         if keep > 2 && keep < blocks.len() {
-            score_keys(
-                &self.q,
-                queries,
-                row,
-                pooled,
-                blocks.clone(),
-                &mut self.scores,
-            );
+            score_keys(&self.q, pooled, blocks.clone(), &mut self.scores);
         }
         self.ids.clear();
         self.ids.resize(keep, -1);

@@ -6,7 +6,7 @@ use crate::params::{HEAD_DIM_MAX, HEADS_MAX, INDEX_MAX, Strictness, check_limit}
 use crate::ragged::Windows;
 use ndarray::{ArrayView1, ArrayView2, ArrayView3, CowArray, Ix1, Ix2, Ix3};
 
-/// Keys with one scale each: raw `k` [N,D] and `k_scale` [N], or their pooled counterparts.
+/// Keys with one scale each: raw `k` `[N,D]` and `k_scale` `[N]`, or their pooled counterparts.
 #[derive(Debug, Clone)]
 pub struct Keys<'a> {
     codes: CowArray<'a, E4M3, Ix2>,
@@ -14,7 +14,7 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// `k` is [N,D] e4m3, `k_scale` [N] f32. Views of any layout are taken.
+    /// `k` is `[N,D]` e4m3, `k_scale` `[N]` f32. Views of any layout are taken.
     ///
     /// # Errors
     /// [`ShapeError`] where the lengths differ, [`ParamError`] for D = 0 or a size past its
@@ -75,13 +75,13 @@ impl<'a> Keys<'a> {
         self.codes.ncols()
     }
 
-    /// All codes, row-major [N,D].
+    /// All codes, row-major `[N,D]`.
     #[must_use]
     pub fn codes(&self) -> &[E4M3] {
         contiguous(&self.codes)
     }
 
-    /// All scales, [N].
+    /// All scales, `[N]`.
     #[must_use]
     pub fn scales(&self) -> &[f32] {
         contiguous(&self.scales)
@@ -95,7 +95,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Query rows: `q` [M,H,D] and the head weights `weights` [M,H].
+/// Query rows: `q` `[M,H,D]` and the head weights `weights` `[M,H]`.
 #[derive(Debug, Clone)]
 pub struct Queries<'a> {
     codes: CowArray<'a, E4M3, Ix3>,
@@ -103,7 +103,7 @@ pub struct Queries<'a> {
 }
 
 impl<'a> Queries<'a> {
-    /// `q` is [M,H,D] e4m3, `weights` [M,H] f32 of either sign. Views of any layout are taken.
+    /// `q` is `[M,H,D]` e4m3, `weights` `[M,H]` f32 of either sign. Views of any layout are taken.
     ///
     /// # Errors
     /// [`ShapeError`] where M or H differ, [`ParamError`] for H = 0, D = 0 or a size past its
@@ -183,7 +183,7 @@ impl<'a> Queries<'a> {
         self.codes.dim().2
     }
 
-    /// All codes, row-major [M,H,D].
+    /// All codes, row-major `[M,H,D]`.
     #[must_use]
     pub fn codes(&self) -> &[E4M3] {
         contiguous(&self.codes)
@@ -216,7 +216,7 @@ pub struct IndexerInput<'a> {
 }
 
 impl<'a> IndexerInput<'a> {
-    /// `q` [M,H,D], `k` [N,D], `k_scale` [N], `weights` [M,H], one window per row over N keys.
+    /// `q` `[M,H,D]`, `k` `[N,D]`, `k_scale` `[N]`, `weights` `[M,H]`, one window per row over N keys.
     ///
     /// # Errors
     /// Shapes first; then, in strict mode, values in the order q, k, k_scale, weights, each

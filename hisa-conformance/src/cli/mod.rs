@@ -119,11 +119,11 @@ pub enum CliError {
     /// Standard output is gone.
     #[error("cannot write to standard output: {0}")]
     Stdout(std::io::Error),
-    /// A part of the program that this build does not have.
-    #[error("`hisa {command}` is not available in this build")]
-    NotAvailable {
-        /// The subcommand.
-        command: &'static str,
+    /// A benchmark that cannot be trusted or run.
+    #[error("bench: {reason}")]
+    Bench {
+        /// Why.
+        reason: String,
     },
 }
 
@@ -174,6 +174,11 @@ pub(crate) fn note(text: &str) {
 /// One line on stdout.
 pub(crate) fn finding(text: &str) -> Result<(), CliError> {
     writeln!(std::io::stdout(), "{}", one_line(text)).map_err(CliError::Stdout)
+}
+
+/// Lines this program composed itself, on stdout.
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
+    writeln!(std::io::stdout(), "{text}").map_err(CliError::Stdout)
 }
 
 /// File names may hold line breaks and terminal controls; messages may not.

@@ -1,23 +1,61 @@
 //! `hisa run`: generated cases through every check.
 
-use super::{CliError, Outcome};
+use super::{CliError, Outcome, print};
+use crate::effort::{DEFAULT_SEED, Effort};
+use crate::report::text;
+use crate::runner::{self, Plan};
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 
 /// Arguments of `hisa run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
 pub struct RunArgs {
     /// Seed of the generated cases; the same seed gives the same cases [default: a fixed one].
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = seed)]
     pub seed: Option<u64>,
-    /// How many cases to run [default: as many as the quick effort holds].
+    /// How many random cases to run [default: as many as the effort holds].
     #[arg(long, value_name = "N")]
     pub cases: Option<u64>,
+    /// How much work to do.
+    #[arg(long, value_enum, default_value_t)]
+    pub effort: Effort,
 }
 
-/// Runs the cases.
+/// A seed in decimal, or in hex after `0x`.
+fn seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| error.to_string())
+}
+
+/// Runs the cases and prints findings and the table.
 ///
 /// # Errors
-/// [`CliError::NotAvailable`].
-pub fn run(_args: &RunArgs) -> Result<Outcome, CliError> {
-    Err(CliError::NotAvailable { command: "run" })
+/// [`CliError::Stdout`] where nothing can be printed.
+pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
+    let plan = Plan {
+        seed: args.seed.unwrap_or(DEFAULT_SEED),
+        cases: args.cases,
+        effort: args.effort,
+    };
+    let bar = ProgressBar::new(runner::promised(&plan)); // hidden where stderr is no terminal
+    let template = "{bar:40} {pos}/{len} cases, {eta} left";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
+    let summary = runner::run(&plan, || bar.inc(1));
+    bar.finish_and_clear();
+    for finding in &summary.findings {
+        print(&text::finding(finding))?;
+    }
+    print(&format!(
+        "reference against oracle, seed {:#x}, effort {:?}",
+        plan.seed, plan.effort
+    ))?;
+    print(text::table(&summary).trim_end())?;
+    Ok(if summary.is_clean() {
+        Outcome::Clean
+    } else {
+        Outcome::Findings
+    })
 }

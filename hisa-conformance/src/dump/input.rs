@@ -16,14 +16,14 @@ type Result<T> = std::result::Result<T, DumpError>;
 ///
 /// | tensor | shape | dtypes |
 /// |---|---|---|
-/// | `q` | [M,H,D] | U8 (codes), F8_E4M3 |
-/// | `k` | [N,D] | U8 (codes), F8_E4M3 |
-/// | `k_scale` | [N] | F32 |
-/// | `weights` | [M,H] | F32 |
-/// | `cu_seqlens` | [S+1] | I32, I64 |
-/// | or `cu_seqlens_q` and `cu_seqlens_k` | [S+1] | I32, I64 |
-/// | or `ks` and `ke` | [M] | I32 |
-/// | `x`, optional | [rows,D] | F32, BF16, U16 (bf16 bits) |
+/// | `q` | `[M,H,D]` | U8 (codes), F8_E4M3 |
+/// | `k` | `[N,D]` | U8 (codes), F8_E4M3 |
+/// | `k_scale` | `[N]` | F32 |
+/// | `weights` | `[M,H]` | F32 |
+/// | `cu_seqlens` | `[S+1]` | I32, I64 |
+/// | or `cu_seqlens_q` and `cu_seqlens_k` | `[S+1]` | I32, I64 |
+/// | or `ks` and `ke` | `[M]` | I32 |
+/// | `x`, optional | `[rows,D]` | F32, BF16, U16 (bf16 bits) |
 ///
 /// No other dtype is converted: int64 `ks` and `ke` are refused by type, int64 offsets are
 /// taken at their value and refused above int32. Other tensors in the file are ignored, so a
@@ -110,25 +110,25 @@ impl InputDump {
         &self.params
     }
 
-    /// Query codes [M,H,D].
+    /// Query codes `[M,H,D]`.
     #[must_use]
     pub fn q(&self) -> ArrayView3<'_, E4M3> {
         self.q.view()
     }
 
-    /// Key codes [N,D].
+    /// Key codes `[N,D]`.
     #[must_use]
     pub fn k(&self) -> ArrayView2<'_, E4M3> {
         self.k.view()
     }
 
-    /// Key scales [N].
+    /// Key scales `[N]`.
     #[must_use]
     pub fn k_scale(&self) -> ArrayView1<'_, f32> {
         self.k_scale.view()
     }
 
-    /// Head weights [M,H].
+    /// Head weights `[M,H]`.
     #[must_use]
     pub fn weights(&self) -> ArrayView2<'_, f32> {
         self.weights.view()
@@ -140,14 +140,14 @@ impl InputDump {
         &self.windows
     }
 
-    /// Rows to quantise [rows,D], where the dump holds any.
+    /// Rows to quantise `[rows,D]`, where the dump holds any.
     #[must_use]
     pub fn x(&self) -> Option<ArrayView2<'_, f32>> {
         self.x.as_ref().map(|x| x.view())
     }
 }
 
-/// The rows to quantise, `x` [rows,D] as F32, BF16 or bf16 bits in U16; `None` where the file has
+/// The rows to quantise, `x` `[rows,D]` as F32, BF16 or bf16 bits in U16; `None` where the file has
 /// no `x`. Values are not checked.
 ///
 /// # Errors

@@ -18,27 +18,27 @@ use std::path::Path;
 /// names are then listed in [`Self::wide_ids`]; codes are accepted as U8 or F8_E4M3.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OutputDump {
-    /// Quantised rows [rows,D], from `quantize`.
+    /// Quantised rows `[rows,D]`, from `quantize`.
     pub codes: Option<Array2<E4M3>>,
-    /// Their scales [rows].
+    /// Their scales `[rows]`.
     pub scale: Option<Array1<f32>>,
-    /// Pooled keys [Nb,D].
+    /// Pooled keys `[Nb,D]`.
     pub pooled_k: Option<Array2<E4M3>>,
-    /// Their scales [Nb].
+    /// Their scales `[Nb]`.
     pub pooled_scale: Option<Array1<f32>>,
-    /// Block scores [M,Nb]; unspecified outside the block window.
+    /// Block scores `[M,Nb]`; unspecified outside the block window.
     pub block_scores: Option<Array2<f32>>,
-    /// Masked block scores [M,Nb].
+    /// Masked block scores `[M,Nb]`.
     pub block_mask: Option<Array2<f32>>,
-    /// Chosen blocks [M,m], -1 for none.
+    /// Chosen blocks `[M,m]`, -1 for none.
     pub block_ids: Option<Array2<i32>>,
-    /// Scores of the candidate tokens [M,S], S = m*B.
+    /// Scores of the candidate tokens `[M,S]`, S = m*B.
     pub token_scores: Option<Array2<f32>>,
-    /// Chosen slots [M,K], -1 for none.
+    /// Chosen slots `[M,K]`, -1 for none.
     pub slots: Option<Array2<i32>>,
-    /// Chosen keys relative to the window start [M,K], or [M,m*B] for `block-sparse`; -1 for none.
+    /// Chosen keys relative to the window start `[M,K]`, or `[M,m*B]` for `block-sparse`; -1 for none.
     pub indices: Option<Array2<i32>>,
-    /// Scores of every key [M,N], `-inf` outside the window; `dsa` only.
+    /// Scores of every key `[M,N]`, `-inf` outside the window; `dsa` only.
     pub flat_scores: Option<Array2<f32>>,
     /// Names of the ids that came as I64. Never written.
     pub wide_ids: Vec<&'static str>,

@@ -5,33 +5,89 @@
 //! [`scalar`] is the definition. The fast path packs codes as integers, computes the dots exactly,
 //! adds heads in f64 with an error interval, and asks the definition where that interval does not
 //! decide the last rounding: both give the same bits.
+//!
+//! ```
+//! use hisa_ref::scoring::{PackedKeys, PackedRow};
+//! use hisa_ref::{E4M3, Keys, Overflow, Queries, Strictness};
+//! use ndarray::{Array1, Array2, Array3};
+//!
+//! let code = |x| E4M3::encode(x, Overflow::Saturating);
+//! let q = Array3::from_elem((1, 2, 4), code(0.5)); // `[M,H,D]`
+//! let weights = Array2::from_elem((1, 2), 1.0); // `[M,H]`
+//! let k = Array2::from_elem((3, 4), code(2.0)); // `[N,D]`
+//! let k_scale = Array1::from_vec(vec![1.0, 0.25, 0.0]); // `[N]`
+//! let queries = Queries::new(q.view(), weights.view(), Strictness::Strict)?;
+//! let keys = Keys::new(k.view(), k_scale.view(), Strictness::Strict)?;
+//!
+//! let packed = PackedKeys::new(&keys);
+//! let mut row = PackedRow::default();
+//! row.pack(&queries, 0)?;
+//! let mut scores = [0.0; 2];
+//! packed.score(&row, 1..3, &mut scores)?;
+//! assert_eq!(scores, [2.0, 0.0]);
+//! # Ok::<(), hisa_ref::Error>(())
+//! ```
 
+mod engine;
+mod heads;
+mod kernel;
+mod keys;
+mod limbs;
+mod row;
 pub mod scalar;
+#[cfg(test)]
+mod tests;
 
-use crate::input::{Keys, Queries};
+pub(crate) use engine::score_keys;
+pub use keys::PackedKeys;
+pub use row::PackedRow;
+
+use crate::error::{Result, ShapeError};
+use crate::input::Queries;
+use crate::params::check_limit;
 use std::ops::Range;
 
-pub(crate) struct PackedKeys<'k>(&'k [crate::E4M3], &'k [f32], usize);
-impl<'k> PackedKeys<'k> {
-    pub(crate) fn new(keys: &'k Keys<'_>) -> Self {
-        Self(keys.codes(), keys.scales(), keys.head_dim())
+impl<'q> PackedRow<'q> {
+    /// Replaces the content by row `row` of `queries`; no allocation once warm.
+    ///
+    /// # Errors
+    /// [`crate::error::ParamError`] where `row` is not below M.
+    pub fn pack(&mut self, queries: &'q Queries<'_>, row: usize) -> Result<()> {
+        check_limit(
+            "row + 1",
+            row.saturating_add(1),
+            queries.len(),
+            "q holds M rows",
+        )?;
+        self.pack_unchecked(queries, row);
+        Ok(())
     }
 }
-#[derive(Default)]
-pub(crate) struct PackedRow;
-impl PackedRow {
-    pub(crate) fn pack(&mut self, _: &Queries<'_>, _: usize) {}
-}
-pub(crate) fn score_keys(
-    _: &PackedRow,
-    queries: &Queries<'_>,
-    row: usize,
-    keys: &PackedKeys<'_>,
-    range: Range<usize>,
-    out: &mut [f32],
-) {
-    for (key, score) in range.zip(out) {
-        let (q, weights, d) = (queries.row(row), queries.row_weights(row), keys.2);
-        *score = scalar::score(q, weights, &keys.0[key * d..(key + 1) * d], keys.1[key]);
+
+impl PackedKeys<'_> {
+    /// `out[i]` becomes the score of `row` against key `range.start + i` (SPEC S).
+    ///
+    /// # Errors
+    /// [`crate::error::ParamError`] where the range reaches beyond the N keys, [`ShapeError`]
+    /// where `out` is not as long as the range or the head dimensions differ.
+    pub fn score(&self, row: &PackedRow<'_>, range: Range<usize>, out: &mut [f32]) -> Result<()> {
+        check_limit(
+            "end of the range",
+            range.end,
+            self.len(),
+            "there are N keys",
+        )?;
+        if range.len() != out.len() {
+            let expected = format!("[{}] of the range", range.len());
+            return Err(ShapeError::new("out", &[out.len()], expected).into());
+        }
+        if row.head_dim != self.head_dim() {
+            let expected = format!("[H, D] with D = {}", self.head_dim());
+            return Err(
+                ShapeError::new("row", &[row.weights.len(), row.head_dim], expected).into(),
+            );
+        }
+        score_keys(row, self, range, out);
+        Ok(())
     }
 }

@@ -33,7 +33,7 @@ pub fn dot(q: &[E4M3], key: &[E4M3]) -> Option<Dot> {
     Some(sum)
 }
 
-/// Score of one query row `q` [H,D] with `weights` [H] against one key [D] and its scale.
+/// Score of one query row `q` `[H,D]` with `weights` `[H]` against one key `[D]` and its scale.
 ///
 /// NaN (always 0x7FC00000) where a code is NaN or where IEEE 754 makes one of an infinite or NaN
 /// weight or scale.

@@ -8,10 +8,10 @@ use crate::rows::for_each_row;
 use crate::stages::check_rows;
 use ndarray::Array2;
 
-/// Masks `scores` [M,Nb]; entries inside the window that are not at its ends keep every bit.
+/// Masks `scores` `[M,Nb]`; entries inside the window that are not at its ends keep every bit.
 ///
 /// # Errors
-/// A shape that is not [M,Nb], B = 0.
+/// A shape that is not `[M,Nb]`, B = 0.
 pub fn run(scores: &mut Array2<f32>, windows: &Windows, block_size: usize) -> Result<()> {
     rows(scores, windows, block_size, mask_row)
 }

@@ -22,9 +22,9 @@ const DIVISION_BITS: u32 = 64;
 /// Pooled keys and their scales.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pooled {
-    /// [Nb,D] codes, `pooled_k`.
+    /// `[Nb,D]` codes, `pooled_k`.
     pub codes: Array2<E4M3>,
-    /// [Nb] scales, `pooled_scale`.
+    /// `[Nb]` scales, `pooled_scale`.
     pub scales: Array1<f32>,
 }
 
@@ -156,7 +156,8 @@ struct Sums {
 /// products are multiples of 2^g and their absolute sum stays below 2^(g+53), so is every partial
 /// sum. Otherwise n terms in any order err by at most (n-1) u S/(1-(n-1)u), u = 2^-53, S the
 /// absolute sum, itself known to the same relative error. The division and the two ends of the
-/// interval add less than 4u of their size. A mean is taken where both ends of that interval round to one f32.
+/// interval add less than 4u of their size. A mean is taken where both ends of that interval
+/// round to one f32.
 fn pool_block(sums: &mut Sums, codes: &[E4M3], scales: &[f32], means: &mut [f32]) {
     let d = means.len();
     let usable = |scale: &f32| scale.is_finite();

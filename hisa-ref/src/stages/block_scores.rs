@@ -11,9 +11,9 @@ use crate::stages::{check_rows, matrix};
 use ndarray::Array2;
 use std::ops::Range;
 
-/// Scores `queries` against `pooled` [Nb,D], taken permissively.
+/// Scores `queries` against `pooled` `[Nb,D]`, taken permissively.
 ///
-/// Returns `block_scores` [M,Nb]; entries outside a row's block window are `-inf`, which the spec
+/// Returns `block_scores` `[M,Nb]`; entries outside a row's block window are `-inf`, which the spec
 /// leaves open before `block_mask`.
 ///
 /// # Errors
@@ -32,8 +32,8 @@ pub fn run(
         block_size,
         PackedRow::default,
         |q, row, blocks, out| {
-            q.pack(queries, row);
-            score_keys(q, queries, row, &packed, blocks, out);
+            q.pack_unchecked(queries, row);
+            score_keys(q, &packed, blocks, out);
         },
     )
 }

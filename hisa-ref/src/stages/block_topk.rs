@@ -14,13 +14,13 @@ use ndarray::{Array2, ArrayView2};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Chooses `block_topk` blocks per row from masked scores [M,Nb].
+/// Chooses `block_topk` blocks per row from masked scores `[M,Nb]`.
 ///
-/// Returns `block_ids` [M,m]: ascending ids, then -1. Forcing goes by position, not by looking
+/// Returns `block_ids` `[M,m]`: ascending ids, then -1. Forcing goes by position, not by looking
 /// for `+inf`.
 ///
 /// # Errors
-/// A shape that is not [M,Nb], B or m of 0, `m*B` past int32.
+/// A shape that is not `[M,Nb]`, B or m of 0, `m*B` past int32.
 pub fn run(
     masked: ArrayView2<'_, f32>,
     windows: &Windows,

@@ -8,7 +8,7 @@ use crate::stages::token_scores::check_block_ids;
 use crate::stages::{check_rows, matrix};
 use ndarray::{Array2, ArrayView2};
 
-/// Maps `slots` [M,K] of the blocks `block_ids` [M,m] to `indices` [M,K]: `key - ks`, and -1
+/// Maps `slots` `[M,K]` of the blocks `block_ids` `[M,m]` to `indices` `[M,K]`: `key - ks`, and -1
 /// where the slot is -1.
 ///
 /// # Errors
@@ -93,6 +93,7 @@ fn check(
 ) -> Result<usize> {
     check_size("block_size", block_size)?;
     check_size("block_topk", block_ids.ncols())?;
+    check_size("topk_tokens", slots.ncols())?;
     let count = slots_per_row(block_size, block_ids.ncols())?;
     check_rows(
         "slots",

@@ -37,9 +37,9 @@ pub struct QuantizeOptions {
 /// Codes and scales of quantised rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quantized {
-    /// [rows, D] codes.
+    /// `[rows, D]` codes.
     pub codes: Array2<E4M3>,
-    /// [rows] scales: `x` is about `code * scale`.
+    /// `[rows]` scales: `x` is about `code * scale`.
     pub scale: Array1<f32>,
 }
 
@@ -52,7 +52,7 @@ pub struct QuantizedDims {
     pub scale: ArrayD<f32>,
 }
 
-/// Quantises rows: `x` is [rows, D].
+/// Quantises rows: `x` is `[rows, D]`.
 ///
 /// # Errors
 /// In strict mode the first NaN or infinity of `x`, row-major (SPEC 1.5).

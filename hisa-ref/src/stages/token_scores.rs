@@ -10,9 +10,9 @@ use crate::stages::{check_rows, matrix};
 use ndarray::{Array2, ArrayView2};
 use std::ops::Range;
 
-/// Scores `queries` against the keys of `block_ids` [M,m].
+/// Scores `queries` against the keys of `block_ids` `[M,m]`.
 ///
-/// Returns `token_scores` [M,S]: slot `t*B + i` is key `block_ids[t]*B + i`; `-inf` where the id
+/// Returns `token_scores` `[M,S]`: slot `t*B + i` is key `block_ids[t]*B + i`; `-inf` where the id
 /// is -1 or the key lies outside the row's window.
 ///
 /// # Errors
@@ -34,19 +34,12 @@ pub fn run(
         block_size,
         init,
         |q, row, ids, out| {
-            q.pack(queries, row);
+            q.pack_unchecked(queries, row);
             for (&id, slots) in ids.iter().zip(out.chunks_exact_mut(block_size)) {
                 let visible = visible_keys(id, block_size, windows.rows()[row]);
                 if let Some((visible, first)) = visible {
                     let len = visible.len();
-                    score_keys(
-                        q,
-                        queries,
-                        row,
-                        &packed,
-                        visible,
-                        &mut slots[first..first + len],
-                    );
+                    score_keys(q, &packed, visible, &mut slots[first..first + len]);
                 }
             }
         },

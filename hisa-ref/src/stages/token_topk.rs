@@ -13,9 +13,10 @@ use crate::stages::token_scores::{check_block_ids, visible_keys};
 use crate::stages::{check_rows, matrix};
 use ndarray::{Array2, ArrayView2};
 
-/// Chooses `topk_tokens` slots per row from `token_scores` [M,S] of the blocks `block_ids` [M,m].
+/// Chooses `topk_tokens` slots per row from `token_scores` `[M,S]` of the blocks `block_ids`
+/// `[M,m]`.
 ///
-/// Returns `slots` [M,K]: the first `min(K, eligible)` slots of the order, then -1.
+/// Returns `slots` `[M,K]`: the first `min(K, eligible)` slots of the order, then -1.
 ///
 /// # Errors
 /// Shapes that disagree; B, m or K of 0; block ids as in `token_scores`.

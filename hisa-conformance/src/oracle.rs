@@ -1,1 +1,0 @@
-//! Second, independent implementation.

@@ -1,0 +1,3 @@
+//! What a run looks like to people.
+
+pub mod text;

@@ -1,0 +1,63 @@
+//! The table of a run, and its findings, as plain text.
+
+use crate::check::CHECKS;
+use crate::runner::{Finding, Summary};
+use std::fmt::Write;
+
+/// The table: one line per check, then the totals.
+#[must_use]
+pub fn table(summary: &Summary) -> String {
+    let mut out = String::from("stage         check       SPEC    passed    n/a  failed\n");
+    for (check, tally) in CHECKS.iter().zip(&summary.tallies) {
+        let verdict = match (tally.failed, tally.passed) {
+            (0, 0) => "  NEVER EXERCISED",
+            (0, _) => "",
+            _ => "  FAIL",
+        };
+        let (subject, name, clause) = (check.subject, check.name, check.clause);
+        let (passed, skipped, failed) = (tally.passed, tally.not_applicable, tally.failed);
+        let line = format!(
+            "{subject:<13} {name:<11} {clause:<5} {passed:>8} {skipped:>6} {failed:>7}{verdict}"
+        );
+        out.push_str(&line);
+        out.push('\n');
+    }
+    let parts: Vec<String> = summary
+        .cases
+        .iter()
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
+    let (total, seconds) = (summary.total_cases(), summary.elapsed.as_secs_f64());
+    let verdict = if summary.is_clean() {
+        "clean"
+    } else {
+        "NOT CLEAN"
+    };
+    let _ = writeln!(
+        out,
+        "{verdict}: {total} cases ({}), {} findings, {seconds:.1} s",
+        parts.join(", "),
+        summary.findings_total
+    );
+    out
+}
+
+/// One finding, in three lines.
+#[must_use]
+pub fn finding(finding: &Finding) -> String {
+    let head = finding.check.map_or_else(
+        || "FAIL case could not run".to_owned(),
+        |check| {
+            let check = &CHECKS[check];
+            format!(
+                "FAIL {}.{}  SPEC {}",
+                check.subject, check.name, check.clause
+            )
+        },
+    );
+    let (generator, index) = finding.source;
+    format!(
+        "{head}\n  at    {}\n  case  {} ({generator} {index})",
+        finding.text, finding.address
+    )
+}
