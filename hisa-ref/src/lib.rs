@@ -3,6 +3,7 @@
 
 pub mod bf16;
 pub mod block_sparse;
+pub mod bound;
 pub mod dsa;
 pub mod error;
 pub mod exact;
@@ -10,6 +11,7 @@ pub mod fp8;
 pub mod hisa;
 pub mod incremental;
 pub mod input;
+pub mod model;
 pub mod order;
 pub mod params;
 pub mod ragged;

@@ -1,0 +1,1 @@
+//! Head sums of random shapes against the bound of any order.
