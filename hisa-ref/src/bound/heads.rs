@@ -85,24 +85,33 @@ impl HeadSum {
     /// `scale` is finite and not negative. Infinite where an operation may overflow.
     #[must_use]
     pub fn error(&self, heads: &[Head], scale: f32, score: f32) -> f64 {
+        if score.is_infinite() {
+            return f64::INFINITY;
+        }
+        let with_score = add(self.error_of_sum(heads, scale), half_spacing(score));
+        match self.output {
+            Output::F32 => with_score,
+            Output::Bf16 => bf16_output(f64::from(score.abs()), with_score),
+        }
+    }
+
+    /// Upper bound of the distance of the port's f32 result from the real number
+    /// `scale * sum w * relu(dot)`, before a rounding of either. Infinite where an operation may
+    /// overflow.
+    #[must_use]
+    pub fn error_of_sum(&self, heads: &[Head], scale: f32) -> f64 {
         let Some(gamma) = gamma(self.roundings) else {
             return f64::INFINITY;
         };
         let sums = Sums::of(heads, scale, self.flush);
         let scale = f64::from(scale);
-        let relative = mul(gamma, sums.computed);
-        let dots = add(mul(scale, sums.dot_error), mul(scale, relative));
         let slack = mul(add(1.0, gamma), self.slack(&sums, heads.len(), scale));
         let slack = add(slack, mul(scale, sums.flushed));
-        let port = add(dots, slack);
-        if !self.stays_finite(&sums, scale, gamma, slack) || score.is_infinite() {
+        if !self.stays_finite(&sums, scale, gamma, slack) {
             return f64::INFINITY;
         }
-        let with_score = add(port, half_spacing(score));
-        match self.output {
-            Output::F32 => with_score,
-            Output::Bf16 => bf16_output(f64::from(score.abs()), with_score),
-        }
+        let relative = mul(gamma, sums.computed);
+        add(mul(scale, add(sums.dot_error, relative)), slack)
     }
 
     /// Underflow, before the roundings that follow it: every multiplication and, with a flush,

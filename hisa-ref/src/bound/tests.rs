@@ -28,10 +28,11 @@ fn distance(class: DotClass, q: &[E4M3], key: &[E4M3]) -> u64 {
     (computed as i64).abs_diff(scalar::dot(q, key).unwrap().value)
 }
 
-/// The largest `distance / error` over the cases of every kind, every case checked.
-fn tightest(class: DotClass, cases: usize) -> f64 {
+/// The largest ratios of distance and bound over the cases with D = 128: of the element's bound,
+/// and of the a-priori one. Every case is checked, those of other D too.
+fn tightest(class: DotClass, cases: usize) -> [f64; 2] {
     let mut random = Random::new(0x5EED + class as u64);
-    let mut tightest = 0.0;
+    let mut tightest = [0.0; 2];
     for case in 0..cases {
         let kind = KINDS[case % KINDS.len()];
         let d = if case % 4 == 0 {
@@ -40,45 +41,44 @@ fn tightest(class: DotClass, cases: usize) -> f64 {
             128
         };
         let (q, key) = random.vectors(kind, d, class);
-        let (actual, bound) = (distance(class, &q, &key), error(class, &q, &key).unwrap());
-        let table = apriori(class, &q, &key).unwrap();
-        assert!(
-            actual <= bound,
-            "{class} {kind:?}: {actual} > {bound}: {q:?} {key:?}"
-        );
-        assert!(
-            actual <= table,
-            "{class} {kind:?}: {actual} > {table}: {q:?} {key:?}"
-        );
-        let ratio = actual as f64 / bound as f64;
-        if bound > 0 && ratio > tightest {
-            tightest = ratio;
+        let actual = distance(class, &q, &key);
+        let bounds = [error, apriori].map(|bound| bound(class, &q, &key).unwrap());
+        for (bound, tightest) in bounds.into_iter().zip(&mut tightest) {
+            assert!(
+                actual <= bound,
+                "{class} {kind:?}: {actual} > {bound}: {q:?} {key:?}"
+            );
+            let ratio = actual as f64 / bound as f64;
+            if bound > 0 && d == 128 && ratio > *tightest {
+                *tightest = ratio;
+            }
         }
     }
     tightest
 }
 
-/// The floors are what this test measured, cut to two digits: a bound that becomes looser than
-/// that fails. `docs/NUMERICS.md` has the table.
+/// The floors are what this test measured, cut to two digits: a bound that becomes looser fails.
 #[test]
 fn dot_bounds_hold_and_are_tight() {
-    for (class, floor) in [
-        (DotClass::Exact, 1.0),
-        (DotClass::HopperQgmma, 0.95),
-        (DotClass::HopperQgmmaUnchained, 0.95),
-        (DotClass::AdaQmma, 0.95),
-        (DotClass::BlackwellF25, 0.95),
-        (DotClass::HmmaEmulated, 0.95),
-        (DotClass::HopperHgmmaF16, 0.95),
-        (DotClass::AmpereHmmaF16, 0.95),
+    for (class, element, table) in [
+        (DotClass::Exact, 1.0, 0.99),
+        (DotClass::HopperQgmma, 0.97, 0.93),
+        (DotClass::HopperQgmmaUnchained, 1.0, 0.94),
+        (DotClass::AdaQmma, 0.94, 0.91),
+        (DotClass::BlackwellF25, 0.89, 0.87),
+        (DotClass::HmmaEmulated, 0.73, 0.67),
+        (DotClass::HopperHgmmaF16, 0.8, 0.78),
+        (DotClass::AmpereHmmaF16, 0.8, 0.78),
     ] {
         let tightest = tightest(class, 6_000);
-        println!("{class}: tightest {tightest:.4}");
-        assert!(tightest >= floor, "{class}: tightest {tightest}");
+        println!("{class}: tightest {tightest:.4?}");
+        assert!(tightest[0] >= element, "{class}: tightest {tightest:?}");
+        assert!(tightest[1] >= table, "{class}: tightest {tightest:?}");
     }
 }
 
-/// T13: the error is 1.503 % of the sum of magnitudes, 94 % of the a-priori bound.
+/// T13: the error is 1.503 % of the sum of magnitudes, which is 1.503 / 1.599 of the
+/// a-priori bound.
 #[test]
 fn hopper_reaches_its_constant() {
     let (mut q, mut key) = ([E4M3::from_bits(0x26); 128], [E4M3::from_bits(0x21); 128]);
@@ -86,10 +86,10 @@ fn hopper_reaches_its_constant() {
     let class = DotClass::HopperQgmma;
     let (actual, bound) = (distance(class, &q, &key), error(class, &q, &key).unwrap());
     // 127 products of 126 * 2^-12 are lost, out of 256 + 127 * 126 * 2^-12.
-    assert_eq!(actual, 127 * 126 << 6);
+    assert_eq!(actual, (127 * 126) << 6);
     let absolute = scalar::dot(&q, &key).unwrap().absolute as u64;
     assert!(actual * 100_000 >= absolute * 1_503);
-    assert!(actual * 100 >= apriori(class, &q, &key).unwrap() * 94);
+    assert!(actual * 1_599 >= apriori(class, &q, &key).unwrap() * 1_503);
     println!(
         "T13: {:.4} of the bound of the element",
         actual as f64 / bound as f64
@@ -191,5 +191,5 @@ fn f32_dots_in_any_order_are_bounded() {
         }
     }
     println!("f32 in any order: tightest {tightest:.4}");
-    assert!(tightest > 0.4, "{tightest}");
+    assert!(tightest > 0.98, "{tightest}");
 }

@@ -103,7 +103,7 @@ impl Random {
         let code =
             |exponent: i32, fraction: i32| E4M3::from_bits(((exponent + 7) << 3 | fraction) as u8);
         let (mut q, mut key) = (vec![code(ea, 6); d], vec![code(eb, 1); d]);
-        let step = if self.bits() % 2 == 0 { d } else { 32 };
+        let step = if self.bits() & 1 == 0 { d } else { 32 };
         for at in (0..d).step_by(step) {
             (q[at], key[at]) = (code(top / 2, 0), code(top - top / 2, 0));
         }
