@@ -1,5 +1,6 @@
 //! Bounds against the models and against sums in random trees: never violated, and close.
 
+mod draw;
 mod random;
 mod sums;
 
