@@ -180,3 +180,16 @@ fn nan_and_flush() {
     );
     assert_eq!(PLAIN.score(&[], &[], 1.0).to_bits(), 0);
 }
+
+/// Counted by hand: per running sum a product and seven additions of eight heads, then the pair,
+/// the scale and two lanes; one after another, a product, 63 additions and the scale.
+#[test]
+fn roundings_on_the_longest_path() {
+    let deep = Epilogue {
+        order: HeadOrder::DeepGemmSm90,
+        ..PLAIN
+    };
+    assert_eq!(deep.roundings(64), 1 + 7 + 1 + 1 + 2);
+    assert_eq!(deep.roundings(65), 1 + 8 + 1 + 1 + 2);
+    assert_eq!(PLAIN.roundings(64), 1 + 63 + 1);
+}
