@@ -7,6 +7,7 @@ mod sums;
 use super::dot::{apriori, constant, error, is_exact};
 use super::*;
 use crate::model::{self, DotClass};
+use crate::params::HEAD_DIM_MAX;
 use random::{Kind, Random};
 
 const KINDS: [Kind; 6] = [
@@ -137,6 +138,27 @@ fn the_certificate_is_never_wrong() {
             }
         }
         assert!(certified > 1_000, "{class}: only {certified}");
+    }
+}
+
+/// The largest D and the largest products, of one sign and of alternating signs.
+#[test]
+fn the_longest_vectors_stay_in_range() {
+    let largest = E4M3::from_bits(0x7E);
+    let key = vec![largest; HEAD_DIM_MAX];
+    let mut alternating = key.clone();
+    alternating
+        .iter_mut()
+        .step_by(2)
+        .for_each(|code| *code = E4M3::from_bits(0xFE));
+    for class in DotClass::ALL {
+        for q in [&key, &alternating] {
+            let actual = distance(class, q, &key);
+            assert!(actual <= error(class, q, &key).unwrap(), "{class}");
+            assert!(actual <= apriori(class, q, &key).unwrap(), "{class}");
+            assert!(Dots::F32AnyOrder.error(q, &key).is_some());
+        }
+        assert!(is_exact(class, &key[..128], &key[..128]), "{class}: T18");
     }
 }
 

@@ -87,7 +87,9 @@ impl Unit {
             Grouping::Contiguous => (step * self.group, self.group, None),
             Grouping::PairsModFour => (step / 2 * CHUNK, CHUNK, Some(step % 2)),
         };
-        let pairs = q.iter().zip(key).skip(start).take(length).enumerate();
+        let head_dim = q.len().min(key.len());
+        let range = start.min(head_dim)..(start + length).min(head_dim);
+        let pairs = q[range.clone()].iter().zip(&key[range]).enumerate();
         pairs
             .filter(move |&(k, _)| half.is_none_or(|half| k / 2 % 2 == half))
             .map(|(_, (&a, &b))| (a, b))
