@@ -360,3 +360,21 @@ fn products_that_overflow_are_refused_before_allocation() {
     assert!(HisaParams::new(largest, 1, 1).is_ok());
     assert!(HisaParams::new(largest + 1, 1, 1).is_err());
 }
+
+#[test]
+fn index_map_refuses_a_k_that_no_run_has() {
+    let windows = Windows::from_rows(&[0, 1], &[4, 3], 4).unwrap();
+    let (slots, ids) = (Array2::<i32>::zeros((2, 0)), array![[0, 1], [0, 1]]);
+    let none = Windows::from_rows(&[], &[], 4).unwrap();
+    let (wide, no_ids) = (Array2::<i32>::zeros((0, 1 << 31)), Array2::zeros((0, 1)));
+    let name = "topk_tokens";
+    for stage in [index_map::run, index_map::scalar] {
+        let error = stage(slots.view(), ids.view(), &windows, 2).unwrap_err();
+        assert_eq!(error, ParamError::Zero { name }.into(), "SPEC V.9");
+        let error = stage(wide.view(), no_ids.view(), &none, 2).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Param(ParamError::TooLarge { name: "topk_tokens", .. })
+        ));
+    }
+}

@@ -12,8 +12,8 @@ use ndarray::{Array2, ArrayView2};
 /// where the slot is -1.
 ///
 /// # Errors
-/// Shapes that disagree; B or m of 0; block ids as in `token_scores`; a slot outside `[-1, S)`, in
-/// a block column of -1, or outside the row's window.
+/// Shapes that disagree; B, m or K of 0 or past int32; block ids as in `token_scores`; a slot
+/// outside `[-1, S)`, in a block column of -1, or outside the row's window.
 pub fn run(
     slots: ArrayView2<'_, i32>,
     block_ids: ArrayView2<'_, i32>,
@@ -93,6 +93,7 @@ fn check(
 ) -> Result<usize> {
     check_size("block_size", block_size)?;
     check_size("block_topk", block_ids.ncols())?;
+    check_size("topk_tokens", slots.ncols())?;
     let count = slots_per_row(block_size, block_ids.ncols())?;
     check_rows(
         "slots",
