@@ -294,13 +294,17 @@ impl Windows {
         })
     }
 
-    /// The same windows followed by rows of no sequence, up to `m` rows.
-    #[must_use]
-    pub fn padded_to(mut self, m: usize) -> Self {
+    /// The same windows followed by rows of no sequence, up to `m` rows (SPEC W.8).
+    ///
+    /// # Errors
+    /// [`ParamError::TooLarge`] for `m` past [`INDEX_MAX`], [`ParamError::Allocation`].
+    pub fn padded_to(mut self, m: usize) -> Result<Self> {
+        check_limit("M", m, INDEX_MAX, "ids travel as int32")?;
         if m > self.rows.len() {
+            reserve(&mut self.rows, m)?;
             self.rows.resize(m, Window::PADDING);
         }
-        self
+        Ok(self)
     }
 
     /// M, number of query rows.
@@ -333,7 +337,8 @@ impl Windows {
         n: usize,
         visible: impl Fn(usize, usize) -> usize,
     ) -> Result<Self> {
-        let mut rows = Vec::with_capacity(cu_q.total());
+        let mut rows = Vec::new();
+        reserve(&mut rows, cu_q.total())?;
         for s in 0..cu_q.sequences() {
             let keys = cu_k.sequence(s);
             for i in 0..cu_q.sequence(s).len() {
@@ -359,6 +364,17 @@ impl CuSeqlens {
             offsets,
         }
     }
+}
+
+/// Room for `m` windows in all.
+fn reserve(rows: &mut Vec<Window>, m: usize) -> Result<()> {
+    let refuse = |_| ParamError::Allocation {
+        what: "windows",
+        shape: vec![m],
+    };
+    rows.try_reserve_exact(m.saturating_sub(rows.len()))
+        .map_err(refuse)?;
+    Ok(())
 }
 
 fn check_pair(cu_q: &CuSeqlens, cu_k: &CuSeqlens, m: usize, n: usize) -> Result<()> {
