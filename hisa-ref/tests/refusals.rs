@@ -378,3 +378,33 @@ fn index_map_refuses_a_k_that_no_run_has() {
         ));
     }
 }
+
+/// Broadcast views repeat one element without holding it: copying one must not abort.
+#[test]
+fn views_larger_than_memory_are_refused() {
+    let (rows, d) = ((1usize << 31) - 1, 1 << 16);
+    let refused = |error: Error, tensor| match error {
+        Error::Param(ParamError::Allocation { what, .. }) => assert_eq!(what, tensor),
+        other => panic!("{other}"),
+    };
+    let (code, one) = (array![[E4M3::ZERO]], array![1.0f32]);
+    let k = code.broadcast((rows, d)).unwrap();
+    let scale = one.broadcast(rows).unwrap();
+    refused(Keys::new(k, scale, Strict).unwrap_err(), "k");
+    let q = code.broadcast((1 << 20, 1 << 16, 1 << 16)).unwrap();
+    let weights = one.broadcast((1 << 20, 1 << 16)).unwrap();
+    refused(Queries::new(q, weights, Strict).unwrap_err(), "q");
+    let options = QuantizeOptions {
+        format: ScaleFormat::F32,
+        overflow: Overflow::Saturating,
+        strictness: Strict,
+    };
+    let x = one.broadcast((rows, d)).unwrap();
+    refused(quantize::run(x, options).unwrap_err(), "x");
+    let dims = quantize::run_dims(x.into_dyn(), &[0], options);
+    refused(dims.unwrap_err(), "x");
+    let windows = Windows::from_rows(&[0; 1 << 16], &[1; 1 << 16], rows).unwrap();
+    let scores = one.broadcast((1 << 16, rows)).unwrap();
+    let error = block_topk::run(scores, &windows, 1, 1, Rank::F32).unwrap_err();
+    refused(error, "block_mask");
+}

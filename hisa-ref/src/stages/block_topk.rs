@@ -5,6 +5,7 @@
 
 use crate::bf16::round_to_bf16;
 use crate::error::Result;
+use crate::input::standard;
 use crate::order::{compare_scores, rank_key};
 use crate::params::{Rank, block_count, check_size, filled, slots_per_row};
 use crate::ragged::Windows;
@@ -109,7 +110,7 @@ fn rows(
         "Nb",
         block_size,
     )?;
-    let masked = masked.as_standard_layout();
+    let masked = standard("block_mask", masked)?;
     let scores = masked
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));

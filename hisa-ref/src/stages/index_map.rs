@@ -1,6 +1,7 @@
 //! Stage 8, `index_map`: slots to positions within the row's window (SPEC 8).
 
 use crate::error::{Result, SelectionError};
+use crate::input::standard;
 use crate::params::{block_count, check_size, filled, slots_per_row};
 use crate::ragged::{Window, Windows};
 use crate::rows::for_each_row;
@@ -22,13 +23,12 @@ pub fn run(
 ) -> Result<Array2<i32>> {
     let (m, k) = (block_ids.ncols(), slots.ncols());
     let count = check(slots, block_ids, windows, block_size)?;
-    let standard = (slots.as_standard_layout(), block_ids.as_standard_layout());
-    let slots = standard
-        .0
+    let slots = standard("slots", slots)?;
+    let slots = slots
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));
-    let ids = standard
-        .1
+    let ids = standard("block_ids", block_ids)?;
+    let ids = ids
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));
     // Refusals first, so that the mapping itself cannot fail half-way.

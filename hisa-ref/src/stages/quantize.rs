@@ -5,7 +5,7 @@
 use crate::error::{ParamError, Result};
 use crate::exact::NAN;
 use crate::fp8::{E4M3, E4M3_MAX, Overflow};
-use crate::input::first_value;
+use crate::input::{first_value, standard};
 use crate::params::{Strictness, filled};
 use crate::rows::for_each_row;
 use crate::stages::matrix;
@@ -89,15 +89,22 @@ pub fn run_dims(
             .into());
         }
     }
-    let values: Vec<f32> = x.iter().copied().collect();
-    check_strict(&values, x.shape(), options)?;
+    let x = standard("x", x)?;
+    let values = x
+        .as_slice()
+        .unwrap_or_else(|| unreachable!("standard layout"));
+    check_strict(values, x.shape(), options)?;
     let (kept, reduced): (Vec<usize>, Vec<usize>) = (0..ndim).partition(|dim| dims.contains(dim));
     let axes = [kept.as_slice(), &reduced].concat();
     let shape_of = |axes: &[usize]| axes.iter().map(|&axis| x.shape()[axis]).collect::<Vec<_>>();
     let (kept_shape, grouped_shape) = (shape_of(&kept), shape_of(&axes));
     let groups = kept_shape.iter().product();
     let len = shape_of(&reduced).iter().product();
-    let grouped = x.permuted_axes(IxDyn(&axes)).iter().copied().collect();
+    let grouped = x.view().permuted_axes(IxDyn(&axes));
+    let grouped = standard("x", grouped)?
+        .into_owned()
+        .into_raw_vec_and_offset()
+        .0;
     let unchecked = QuantizeOptions {
         strictness: Strictness::Permissive,
         ..options
@@ -140,7 +147,7 @@ fn rows(
     row_scale: fn(&[f32], ScaleFormat) -> f32,
 ) -> Result<Quantized> {
     let (count, d) = x.dim();
-    let x = x.as_standard_layout();
+    let x = standard("x", x)?;
     let values = x
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));

@@ -1,7 +1,7 @@
 //! Stage 6, `token_scores`: each query row against every key of its kept blocks (SPEC 6, S).
 
 use crate::error::{Result, SelectionError};
-use crate::input::{Keys, Queries, check_dims_match, check_windows};
+use crate::input::{Keys, Queries, check_dims_match, check_windows, standard};
 use crate::params::{block_count, check_size, filled, slots_per_row};
 use crate::ragged::{Window, Windows};
 use crate::rows::for_each_row;
@@ -144,7 +144,7 @@ fn rows<S>(
     let slots = slots_per_row(block_size, m)?;
     check_rows("block_ids", block_ids.dim(), windows, m, "m", block_size)?;
     check_block_ids(block_ids, block_count(keys.len(), block_size))?;
-    let ids = block_ids.as_standard_layout();
+    let ids = standard("block_ids", block_ids)?;
     let ids = ids
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));

@@ -5,6 +5,7 @@
 //! absolute key.
 
 use crate::error::Result;
+use crate::input::standard;
 use crate::order::{compare_scores, rank_key};
 use crate::params::{block_count, check_size, filled, slots_per_row};
 use crate::ragged::{Window, Windows};
@@ -161,8 +162,8 @@ fn rows(
     check_rows("block_ids", block_ids.dim(), windows, m, "m", block_size)?;
     check_block_ids(block_ids, block_count(windows.n(), block_size))?;
     let (scores, ids) = (
-        token_scores.as_standard_layout(),
-        block_ids.as_standard_layout(),
+        standard("token_scores", token_scores)?,
+        standard("block_ids", block_ids)?,
     );
     let scores = scores
         .as_slice()
