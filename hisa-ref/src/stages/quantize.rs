@@ -226,11 +226,14 @@ fn fast_scale(x: &[f32], format: ScaleFormat) -> f32 {
 /// float logarithm would be one step low just above a power of two (BR-82).
 #[must_use]
 pub fn next_power_of_two(x: f32) -> f32 {
+    const LEAST: u32 = 0x0040_0000; // 2^-127, a subnormal
     let bits = x.to_bits();
-    let exponent = (bits >> 23) as i32 + i32::from(bits & 0x007F_FFFF != 0);
+    if bits <= LEAST {
+        return f32::from_bits(LEAST);
+    }
+    let exponent = (bits >> 23) + u32::from(bits & 0x007F_FFFF != 0);
     match exponent {
-        ..=0 => f32::from_bits(0x0040_0000), // 2^-127, a subnormal
-        1..=254 => f32::from_bits((exponent as u32) << 23),
+        ..=254 => f32::from_bits(exponent << 23),
         _ => f32::from_bits(254 << 23),
     }
 }
