@@ -155,13 +155,18 @@ struct Sums {
 /// Every product `code * scale` has at most 4 + 24 significant bits and is exact in f64. If all
 /// products are multiples of 2^g and their absolute sum stays below 2^(g+53), so is every partial
 /// sum. Otherwise n terms in any order err by at most (n-1) u S/(1-(n-1)u), u = 2^-53, S the
-/// absolute sum, itself known to the same relative error. The division and the two ends of the
-/// interval add less than 4u of their size. A mean is taken where both ends of that interval
-/// round to one f32.
+/// absolute sum, itself known to the same relative error. As n is below 2^31, (n-1)u is below
+/// 2^-22, and (n+1) u (1 + 2^-20) times the computed S covers both. The division and the two ends
+/// of the interval add less than 4u of their size. A mean is taken where both ends of that
+/// interval round to one f32.
 fn pool_block(sums: &mut Sums, codes: &[E4M3], scales: &[f32], means: &mut [f32]) {
     let d = means.len();
-    let usable = |scale: &f32| scale.is_finite();
-    if !scales.iter().all(usable) || codes.iter().any(|code| code.is_nan()) {
+    if scales.iter().any(|scale| scale.is_nan()) || codes.iter().any(|code| code.is_nan()) {
+        // Some mean is NaN, and one NaN mean makes the block NaN whatever the others are.
+        means.fill(NAN);
+        return;
+    }
+    if !scales.iter().all(|scale| scale.is_finite()) {
         for (column, mean) in means.iter_mut().enumerate() {
             *mean = exact_mean(codes, scales, d, column);
         }
@@ -177,13 +182,14 @@ fn pool_block(sums: &mut Sums, codes: &[E4M3], scales: &[f32], means: &mut [f32]
     let count = scales.len() as f64;
     // Products are in units of 2^-9.
     let divisor = count * 512.0;
+    let sum_bound = (count + 1.0) * ULP * (1.0 + 2f64.powi(-20));
     for (column, mean) in means.iter_mut().enumerate() {
         let (sum, absolute) = (sums.signed[column], sums.absolute[column]);
         let quotient = sum / divisor;
         let sum_error = if absolute < exact_below {
             0.0
         } else {
-            absolute * (count + 1.0) * ULP
+            absolute * sum_bound
         };
         let spread = sum_error / divisor;
         let error = spread + (spread + quotient.abs()) * (4.0 * ULP);
