@@ -222,3 +222,51 @@ impl Sums {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SplitMix64.
+    fn next(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Codes cannot show an error of a mean, so means are compared here. Each mean is a midpoint of
+    /// f32 plus or minus 2^-80; around it terms cancel exactly, but not in f64.
+    #[test]
+    fn means_beside_midpoints_equal_the_definition() {
+        let (one, minus) = (E4M3::from_bits(0x38), E4M3::from_bits(0xB8));
+        let (mut state, mut decided) = (1, 0);
+        for round in 0..4000 {
+            let count = [8, 64, 256][round % 3];
+            let size = 2f32.powi(-((next(&mut state) % 40) as i32));
+            let dust = |state: &mut u64| size * (1.0 + (next(state) >> 41) as f32 * f32::EPSILON);
+            let tiny = 2f32.powi(-80);
+            let sign = if round % 2 == 0 { one } else { minus };
+            let mut keys = vec![
+                (one, 1.0),
+                (one, 2f32.powi(-24)),
+                (sign, tiny),
+                (one, 0.0),
+            ];
+            while keys.len() < count {
+                let scale = dust(&mut state);
+                keys.extend([(one, scale), (minus, scale)]);
+            }
+            for last in (1..count).rev() {
+                keys.swap(last, next(&mut state) as usize % (last + 1));
+            }
+            let (codes, scales): (Vec<E4M3>, Vec<f32>) = keys.into_iter().unzip();
+            let mut mean = [0.0];
+            pool_block(&mut Sums::default(), &codes, &scales, &mut mean);
+            let expected = exact_mean(&codes, &scales, 1, 0);
+            assert_eq!(mean[0].to_bits(), expected.to_bits(), "round {round}");
+            decided += usize::from(expected * count as f32 > 1.0);
+        }
+        assert_eq!(decided, 2000, "the tiny term decides");
+    }
+}
