@@ -6,7 +6,8 @@ use std::ops::Range;
 
 /// The keys `[ks, ke)` one query row sees, in absolute key coordinates.
 ///
-/// A row with `ks >= ke` is *empty*, whatever the two numbers are.
+/// A row with `ks >= ke` is *empty*, whatever the two numbers are. [`Windows`] refuses one that is
+/// not empty and starts below 0; the methods here expect that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Window {
     /// First key.
@@ -49,6 +50,9 @@ impl Window {
     }
 
     /// The block window `[ks / B, ceil(ke / B))`; `0..0` for an empty row (SPEC W.3).
+    ///
+    /// # Panics
+    /// For a block size of 0.
     #[must_use]
     pub const fn blocks(self, block_size: usize) -> Range<usize> {
         let keys = self.keys();
@@ -125,6 +129,9 @@ impl CuSeqlens {
     }
 
     /// Rows or keys of sequence `s`.
+    ///
+    /// # Panics
+    /// Where `s` is not below [`Self::sequences`].
     #[must_use]
     pub fn sequence(&self, s: usize) -> Range<usize> {
         self.offsets[s]..self.offsets[s + 1]

@@ -374,7 +374,10 @@ fn index_map_refuses_a_k_that_no_run_has() {
         let error = stage(wide.view(), no_ids.view(), &none, 2).unwrap_err();
         assert!(matches!(
             error,
-            Error::Param(ParamError::TooLarge { name: "topk_tokens", .. })
+            Error::Param(ParamError::TooLarge {
+                name: "topk_tokens",
+                ..
+            })
         ));
     }
 }

@@ -45,7 +45,7 @@ impl Pooled {
 /// Pools `keys` in blocks of `block_size`; the last block holds what is left.
 ///
 /// # Errors
-/// [`crate::error::ParamError::Zero`] for B = 0.
+/// [`crate::error::ParamError`] for a B of 0 or past int32, or where the result does not fit.
 pub fn run(keys: &Keys<'_>, block_size: usize) -> Result<Pooled> {
     blocks(keys, block_size, pool_block)
 }
@@ -247,12 +247,7 @@ mod tests {
             let dust = |state: &mut u64| size * (1.0 + (next(state) >> 41) as f32 * f32::EPSILON);
             let tiny = 2f32.powi(-80);
             let sign = if round % 2 == 0 { one } else { minus };
-            let mut keys = vec![
-                (one, 1.0),
-                (one, 2f32.powi(-24)),
-                (sign, tiny),
-                (one, 0.0),
-            ];
+            let mut keys = vec![(one, 1.0), (one, 2f32.powi(-24)), (sign, tiny), (one, 0.0)];
             while keys.len() < count {
                 let scale = dust(&mut state);
                 keys.extend([(one, scale), (minus, scale)]);
