@@ -1,5 +1,6 @@
 //! Generators through all checks, in parallel, to one summary that no thread count changes.
 
+use crate::case::Case;
 use crate::check::{CHECKS, Context, Verdict};
 use crate::effort::{Effort, FINDINGS_MAX};
 use crate::generate::{Generated, Generator, by_name};
@@ -142,6 +143,15 @@ impl Summary {
         self.cases.extend(later.cases);
         self
     }
+}
+
+/// One case through all checks.
+#[must_use]
+pub fn replay(case: Case) -> Summary {
+    let mut summary = Summary::empty();
+    summary.judge(("replay", 0), case.into());
+    summary.cases.push(("replay", 1));
+    summary
 }
 
 /// The generators of a plan, each with the stride at which its cases are taken.

@@ -216,7 +216,8 @@ pub struct IndexerInput<'a> {
 }
 
 impl<'a> IndexerInput<'a> {
-    /// `q` `[M,H,D]`, `k` `[N,D]`, `k_scale` `[N]`, `weights` `[M,H]`, one window per row over N keys.
+    /// `q` `[M,H,D]`, `k` `[N,D]`, `k_scale` `[N]`, `weights` `[M,H]`, one window per row over N
+    /// keys.
     ///
     /// # Errors
     /// Shapes first; then, in strict mode, values in the order q, k, k_scale, weights, each

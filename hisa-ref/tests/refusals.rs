@@ -221,6 +221,10 @@ fn stages_refuse_zero_sizes_and_wrong_shapes() {
     assert_eq!(error, zero("block_topk"));
     let ids = array![[0, 1], [0, 1]];
     let tokens = Array2::<f32>::zeros((2, 4));
+    let error = index_map::run(none.view(), ids.view(), windows, 2).unwrap_err();
+    assert_eq!(error, zero("topk_tokens"));
+    let error = index_map::run(ids.view(), none.view(), windows, 2).unwrap_err();
+    assert_eq!(error, zero("block_topk"));
     let topk = |b, k| token_topk::run(tokens.view(), ids.view(), windows, b, k).unwrap_err();
     assert_eq!(topk(0, 1), zero("block_size"));
     assert_eq!(topk(2, 0), zero("topk_tokens"));

@@ -33,19 +33,23 @@ pub fn run(args: &CheckArgs) -> Result<Outcome, CliError> {
     let input = read(&args.input, args.params)?;
     let got = OutputDump::read(&args.got)?;
     let found = got.names();
+    let indexer = input.params().indexer;
+    let nothing = |names: &[&str]| CliError::NothingToJudge {
+        file: args.got.clone(),
+        indexer,
+        names: names.join(", "),
+    };
+    if found.is_empty() {
+        return Err(nothing(&OutputDump::NAMES));
+    }
     let all = found.iter().any(|&name| name != "indices");
     check_output_bytes(&input, all, OUTPUT_BYTES_MAX)?;
     let expected = outputs(&input, all)?;
     let known = expected.names();
     let (judged, unjudged): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|name| known.contains(name));
-    let indexer = input.params().indexer;
     if judged.is_empty() {
-        return Err(CliError::NothingToJudge {
-            file: args.got.clone(),
-            indexer,
-            names: known.join(", "),
-        });
+        return Err(nothing(&known));
     }
     if !unjudged.is_empty() {
         let names = unjudged.join(", ");
@@ -63,9 +67,10 @@ pub fn run(args: &CheckArgs) -> Result<Outcome, CliError> {
     for difference in &differences {
         finding(&difference.to_string())?;
     }
-    let (judged, wrong) = (judged.join(", "), differences.len());
+    let (of, wrong) = (judged.len(), differences.len());
+    let names = judged.join(", ");
     note(&format!(
-        "compared value by value: {judged}; {wrong} tensors differ"
+        "compared value by value: {names}; {wrong} of {of} differ"
     ));
     Ok(if differences.is_empty() {
         Outcome::Clean

@@ -6,8 +6,10 @@
 pub mod bench;
 pub mod check;
 pub mod eval;
+pub mod replay;
 pub mod run;
 
+use crate::case::CaseError;
 use crate::dump::{DumpError, Indexer, Options};
 use clap::{Args, Parser, Subcommand};
 use hisa_ref::{Rank, Strictness};
@@ -30,6 +32,8 @@ pub struct Cli {
 pub enum Command {
     /// Generate cases and check the reference against its independent second implementation.
     Run(run::RunArgs),
+    /// Run one case again, by the address a finding printed.
+    Replay(replay::ReplayArgs),
     /// Run the reference on a dump and write what it computes.
     Eval(eval::EvalArgs),
     /// Compare somebody else's outputs for a dump with the reference, value by value.
@@ -119,6 +123,9 @@ pub enum CliError {
     /// Standard output is gone.
     #[error("cannot write to standard output: {0}")]
     Stdout(std::io::Error),
+    /// A case that cannot be run.
+    #[error(transparent)]
+    Case(#[from] CaseError),
     /// A benchmark that cannot be trusted or run.
     #[error("bench: {reason}")]
     Bench {
@@ -160,6 +167,7 @@ pub fn main() -> ExitCode {
 pub fn dispatch(command: Command) -> Result<Outcome, CliError> {
     match command {
         Command::Run(args) => run::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),

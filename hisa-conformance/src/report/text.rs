@@ -42,7 +42,7 @@ pub fn table(summary: &Summary) -> String {
     out
 }
 
-/// One finding, in three lines.
+/// One finding, in four lines; the last one is the command that shows it again.
 #[must_use]
 pub fn finding(finding: &Finding) -> String {
     let head = finding.check.map_or_else(
@@ -56,8 +56,28 @@ pub fn finding(finding: &Finding) -> String {
         },
     );
     let (generator, index) = finding.source;
+    let (text, address) = (&finding.text, &finding.address);
     format!(
-        "{head}\n  at    {}\n  case  {} ({generator} {index})",
-        finding.text, finding.address
+        "{head}\n  at      {text}\n  case    {address} ({generator} {index})\n  \
+         replay  hisa replay {address}"
     )
+}
+
+/// One line per check of a single case: what it came to.
+#[must_use]
+pub fn verdicts(summary: &Summary) -> String {
+    let mut out = String::new();
+    for (check, tally) in CHECKS.iter().zip(&summary.tallies) {
+        let word = match (tally.failed, tally.passed) {
+            (0, 0) => "does not apply",
+            (0, _) => "pass",
+            _ => "FAIL",
+        };
+        let _ = writeln!(
+            out,
+            "{:<13} {:<11} {:<5} {word}",
+            check.subject, check.name, check.clause
+        );
+    }
+    out
 }

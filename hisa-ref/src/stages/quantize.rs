@@ -105,11 +105,7 @@ pub fn run_dims(
         .into_owned()
         .into_raw_vec_and_offset()
         .0;
-    let unchecked = QuantizeOptions {
-        strictness: Strictness::Permissive,
-        ..options
-    };
-    let flat = run(matrix(groups, len, grouped).view(), unchecked)?;
+    let flat = run(matrix(groups, len, grouped).view(), options)?;
     let mut codes = reshaped(flat.codes.into_raw_vec_and_offset().0, &grouped_shape);
     let mut back = vec![0; ndim];
     for (position, &axis) in axes.iter().enumerate() {

@@ -1,0 +1,34 @@
+//! `hisa replay`: one case, by its address, through every check.
+
+use super::{CliError, Outcome, print};
+use crate::case::Case;
+use crate::report::text;
+use crate::runner;
+use clap::Args;
+
+/// Arguments of `hisa replay`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct ReplayArgs {
+    /// Address of the case, as a finding prints it.
+    #[arg(value_name = "ADDRESS")]
+    pub case: Case,
+}
+
+/// Runs the case and prints its findings and the verdict of every check.
+///
+/// # Errors
+/// [`CliError::Case`] where the case cannot be run, [`CliError::Stdout`] where nothing can be
+/// printed.
+pub fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
+    args.case.inputs()?;
+    let summary = runner::replay(args.case.clone());
+    for finding in &summary.findings {
+        print(&text::finding(finding))?;
+    }
+    print(text::verdicts(&summary).trim_end())?;
+    Ok(if summary.findings_total == 0 {
+        Outcome::Clean
+    } else {
+        Outcome::Findings
+    })
+}
