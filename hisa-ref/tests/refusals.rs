@@ -386,6 +386,19 @@ fn index_map_refuses_a_k_that_no_run_has() {
     }
 }
 
+#[test]
+fn quantize_takes_empty_tensors_of_any_length() {
+    let options = QuantizeOptions {
+        format: ScaleFormat::F32,
+        overflow: Overflow::Saturating,
+        strictness: Strict,
+    };
+    let none = Array2::<f32>::zeros((0, 1 << 62));
+    for stage in [quantize::run, quantize::scalar] {
+        assert!(stage(none.view(), options).unwrap().scale.is_empty());
+    }
+}
+
 /// Broadcast views repeat one element without holding it: copying one must not abort.
 #[test]
 fn views_larger_than_memory_are_refused() {
