@@ -3,7 +3,7 @@
 //! Blocks are flat: B consecutive keys, blind to where sequences start and end.
 
 use crate::error::Result;
-use crate::exact::{Extended, ExtendedSum, F32_UNIT_EXPONENT, NAN, decompose};
+use crate::exact::{Extended, ExtendedSum, F32_UNIT_EXPONENT, NAN};
 use crate::fp8::{E4M3, E4M3_MAX, Overflow, UNIT_EXPONENT};
 use crate::input::Keys;
 use crate::params::{Strictness, block_count, check_size, filled};
@@ -151,14 +151,6 @@ struct Sums {
 }
 
 /// Means of one block by f64 sums, each proven or handed to [`exact_mean`].
-///
-/// Every product `code * scale` has at most 4 + 24 significant bits and is exact in f64. If all
-/// products are multiples of 2^g and their absolute sum stays below 2^(g+53), so is every partial
-/// sum. Otherwise n terms in any order err by at most (n-1) u S/(1-(n-1)u), u = 2^-53, S the
-/// absolute sum, itself known to the same relative error. As n is below 2^31, (n-1)u is below
-/// 2^-22, and (n+1) u (1 + 2^-20) times the computed S covers both. The division and the two ends
-/// of the interval add less than 4u of their size. A mean is taken where both ends of that
-/// interval round to one f32.
 fn pool_block(sums: &mut Sums, codes: &[E4M3], scales: &[f32], means: &mut [f32]) {
     let d = means.len();
     if scales.iter().any(|scale| scale.is_nan()) || codes.iter().any(|code| code.is_nan()) {
@@ -166,44 +158,33 @@ fn pool_block(sums: &mut Sums, codes: &[E4M3], scales: &[f32], means: &mut [f32]
         means.fill(NAN);
         return;
     }
-    if !scales.iter().all(|scale| scale.is_finite()) {
-        for (column, mean) in means.iter_mut().enumerate() {
-            *mean = exact_mean(codes, scales, d, column);
-        }
-        return;
-    }
     sums.accumulate(codes, scales, d);
-    let grids = scales
-        .iter()
-        .filter(|&&scale| scale != 0.0)
-        .map(|&scale| decompose(scale).1);
-    let grid = grids.min().unwrap_or(0);
-    let exact_below = 2f64.powi(53 + grid);
-    let count = scales.len() as f64;
-    // Products are in units of 2^-9.
-    let divisor = count * 512.0;
-    let sum_bound = (count + 1.0) * ULP * (1.0 + 2f64.powi(-20));
     for (column, mean) in means.iter_mut().enumerate() {
         let (sum, absolute) = (sums.signed[column], sums.absolute[column]);
-        let quotient = sum / divisor;
-        let sum_error = if absolute < exact_below {
-            0.0
-        } else {
-            absolute * sum_bound
-        };
-        let spread = sum_error / divisor;
-        let error = spread + (spread + quotient.abs()) * (4.0 * ULP);
-        let (low, high) = ((quotient - error) as f32, (quotient + error) as f32);
-        *mean = if low == high {
-            low + 0.0 // -0.0 from an underflow becomes +0.0
-        } else {
-            exact_mean(codes, scales, d, column)
-        };
+        let decided = decided_mean(sum, absolute, scales.len() as f64);
+        *mean = decided.unwrap_or_else(|| exact_mean(codes, scales, d, column));
     }
 }
 
-/// Unit roundoff of f64.
-const ULP: f64 = f64::EPSILON / 2.0;
+/// A little more than the unit roundoff u = 2^-53 of f64: u (1 + 2^-20).
+const ULP_UP: f64 = f64::EPSILON * 0.500_000_5;
+
+/// The mean of `count` terms in units of 2^-9, from their f64 sum and absolute sum, where both
+/// ends of its error interval round to one f32.
+///
+/// Every product `code * scale` has at most 4 + 24 significant bits and is exact in f64. n terms in
+/// any order err by at most (n-1) u S/(1-(n-1)u), S the absolute sum, itself known to the same
+/// relative error. As n is below 2^31, (n-1)u is below 2^-22, and (n+1) u (1 + 2^-20) times the
+/// computed S covers both. The division, the error itself and the two ends add less than 7u of
+/// S/n, as the mean is no larger. Infinite terms make the ends NaN, which decides nothing.
+fn decided_mean(sum: f64, absolute: f64, count: f64) -> Option<f32> {
+    let divisor = count * 512.0;
+    let mean = sum / divisor;
+    let error = absolute / divisor * ((count + 8.0) * ULP_UP);
+    let (low, high) = ((mean - error) as f32, (mean + error) as f32);
+    // Adding zero makes the -0.0 of an underflow +0.0.
+    (low == high).then_some(low + 0.0)
+}
 
 impl Sums {
     fn accumulate(&mut self, codes: &[E4M3], scales: &[f32], d: usize) {
@@ -233,6 +214,38 @@ mod tests {
         let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
+    }
+
+    /// `mean` of one f32 value as [`decided_mean`] takes it, `away` units of 2^-53 from it.
+    fn sum_of(mean: f64, away: f64, count: f64) -> f64 {
+        (mean + away * (f64::EPSILON / 2.0)) * count * 512.0
+    }
+
+    #[test]
+    fn the_interval_decides_down_to_its_width() {
+        assert_eq!(decided_mean(3.0 * 512.0, 3.0 * 512.0, 1.0), Some(3.0));
+        assert_eq!(decided_mean(-6.0 * 512.0, 6.0 * 512.0, 4.0), Some(-1.5));
+        // Below the midpoint 1 + 2^-24, with two terms: the error is 10 units for a mean near 1.
+        let midpoint = 1.0 + 2f64.powi(-24);
+        for (away, decided) in [(-14.0, Some(1.0)), (-6.0, None), (6.0, None), (0.0, None)] {
+            let sum = sum_of(midpoint, away, 2.0);
+            assert_eq!(decided_mean(sum, sum, 2.0), decided, "{away}");
+        }
+        let sum = sum_of(midpoint, 14.0, 2.0);
+        assert_eq!(decided_mean(sum, sum, 2.0), Some(1.0 + f32::EPSILON));
+        // The width grows with the terms and with their absolute sum.
+        let sum = sum_of(midpoint, -14.0, 16.0);
+        assert_eq!(decided_mean(sum, sum, 16.0), None);
+        let sum = sum_of(midpoint, -14.0, 2.0);
+        assert_eq!(decided_mean(sum, 4.0 * sum, 2.0), None);
+    }
+
+    #[test]
+    fn zeros_are_positive_and_infinities_decide_nothing() {
+        let zero = decided_mean(-1e-60, 1e-60, 1.0).map(f32::to_bits);
+        assert_eq!(zero, Some(0));
+        assert_eq!(decided_mean(f64::INFINITY, f64::INFINITY, 2.0), None);
+        assert_eq!(decided_mean(f64::NAN, f64::INFINITY, 2.0), None);
     }
 
     /// Codes cannot show an error of a mean, so means are compared here. Each mean is a midpoint of
