@@ -183,6 +183,11 @@ impl<'a> Queries<'a> {
         self.codes.dim().2
     }
 
+    /// Multiplications that scoring one row against `keys` keys takes: an estimate of work.
+    pub(crate) fn scoring_steps(&self, keys: usize) -> usize {
+        keys.saturating_mul(self.heads() * self.head_dim())
+    }
+
     /// All codes, row-major `[M,H,D]`.
     #[must_use]
     pub fn codes(&self) -> &[E4M3] {

@@ -140,6 +140,18 @@ fn any_memory_layout_is_taken() {
 }
 
 #[test]
+fn masking_takes_column_major_scores() {
+    let windows = parts().windows;
+    let rows = array![[0.5, 0.25, 0.125, 0.0], [1.0, 2.0, 3.0, 4.0]];
+    let (mut standard, mut turned) = (rows.clone(), rows.t().as_standard_layout().into_owned());
+    turned.swap_axes(0, 1);
+    assert!(!turned.is_standard_layout());
+    block_mask::run(&mut standard, &windows, 1).unwrap();
+    block_mask::run(&mut turned, &windows, 1).unwrap();
+    assert_eq!(turned, standard);
+}
+
+#[test]
 fn quantize_refuses_values_and_dims() {
     let options = QuantizeOptions {
         format: ScaleFormat::F32,

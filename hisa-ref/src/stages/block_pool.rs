@@ -72,7 +72,7 @@ fn blocks(keys: &Keys<'_>, block_size: usize, means_rule: MeansRule) -> Result<P
     let mut codes = filled("pooled_k", count, d, E4M3::ZERO)?;
     let mut scales = filled("pooled_scale", count, 1, NAN)?;
     let mut means = filled("means", count, d, 0.0f32)?;
-    let steps = block_size.min(keys.len()) * d;
+    let steps = keys.codes().len() / count.max(1);
     for_each_row(&mut means, d, steps, Sums::default, |sums, block, out| {
         let first = block * block_size;
         let last = keys.len().min(first + block_size);

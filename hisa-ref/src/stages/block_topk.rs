@@ -118,7 +118,7 @@ fn rows(
     for_each_row(
         &mut ids,
         block_topk,
-        columns * 8,
+        columns,
         Vec::new,
         |scratch, row, chosen| {
             let blocks = windows.rows()[row].blocks(block_size);
@@ -163,9 +163,9 @@ pub(crate) fn choose(
         } else {
             rank_key(rank_value(score(block), rank))
         };
-        u64::from(high) << 32 | u64::from(!(block as u32))
+        (u64::from(high) << 32) + u64::from(!(block as u32))
     }));
-    keys.select_nth_unstable_by(keep - 1, |a, b| b.cmp(a));
+    keys.select_nth_unstable_by(keep, |a, b| b.cmp(a));
     for (slot, &key) in chosen.iter_mut().zip(&keys[..keep]) {
         *slot = !(key as u32) as i32;
     }

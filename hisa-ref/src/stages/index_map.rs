@@ -46,7 +46,7 @@ pub fn run(
     for_each_row(
         &mut indices,
         k,
-        k * 4,
+        k,
         || (),
         |(), row, out| {
             let (ids, window) = (&ids[row * m..(row + 1) * m], windows.rows()[row]);

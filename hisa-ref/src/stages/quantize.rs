@@ -162,7 +162,7 @@ fn rows(
     for_each_row(
         &mut codes,
         d,
-        d.saturating_mul(8),
+        d,
         || (),
         |(), row, out| {
             for (code, &x) in out.iter_mut().zip(&values[row * d..(row + 1) * d]) {

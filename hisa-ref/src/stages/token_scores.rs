@@ -149,7 +149,7 @@ fn rows<S>(
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));
     let mut scores = filled("token_scores", queries.len(), slots, f32::NEG_INFINITY)?;
-    let steps = slots * queries.heads() * queries.head_dim();
+    let steps = queries.scoring_steps(slots);
     for_each_row(&mut scores, slots, steps, init, |state, row, out| {
         row_rule(state, row, &ids[row * m..(row + 1) * m], out);
     });

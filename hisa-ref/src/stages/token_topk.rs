@@ -126,7 +126,7 @@ impl Scratch {
 
 /// Rank key above, complement of the position below: descending order is the spec's order.
 pub(crate) fn sort_key(score: f32, position: usize) -> u64 {
-    u64::from(rank_key(score)) << 32 | u64::from(!(position as u32))
+    (u64::from(rank_key(score)) << 32) + u64::from(!(position as u32))
 }
 
 /// Keeps the `keep` largest keys, in descending order. Keys are distinct.
@@ -175,7 +175,7 @@ fn rows(
     for_each_row(
         &mut slots,
         topk_tokens,
-        columns * 16,
+        columns,
         Scratch::default,
         |scratch, row, chosen| {
             let mut row = Row {
