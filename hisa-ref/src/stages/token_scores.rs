@@ -89,7 +89,7 @@ pub(crate) fn visible_keys(
     let block = usize::try_from(id).ok()?;
     let (first, keys) = (block * block_size, window.keys());
     let visible = first.max(keys.start)..(first + block_size).min(keys.end);
-    (visible.start < visible.end).then(|| (visible.clone(), visible.start - first))
+    (!visible.is_empty()).then(|| (visible.clone(), visible.start - first))
 }
 
 /// Every id is -1 or one of `blocks` blocks, and none but -1 occurs twice in a row.
