@@ -21,7 +21,7 @@ pub fn trace(input: &IndexerInput<'_>, topk_tokens: usize) -> Result<DsaTrace> {
     let packed = PackedKeys::new(keys);
     let n = keys.len();
     let mut flat_scores = filled("flat_scores", queries.len(), n, f32::NEG_INFINITY)?;
-    let steps = n * queries.heads() * queries.head_dim();
+    let steps = queries.scoring_steps(n);
     for_each_row(
         &mut flat_scores,
         n,
@@ -37,7 +37,7 @@ pub fn trace(input: &IndexerInput<'_>, topk_tokens: usize) -> Result<DsaTrace> {
     for_each_row(
         &mut slots,
         topk_tokens,
-        n * 16,
+        n,
         Vec::new,
         |sort_keys, row, out| {
             let scores = &flat_scores[row * n..(row + 1) * n][windows.rows()[row].keys()];
@@ -62,7 +62,7 @@ pub fn run(input: &IndexerInput<'_>, topk_tokens: usize) -> Result<Array2<i32>> 
     let (queries, keys, windows) = (input.queries(), input.keys(), input.windows());
     let packed = PackedKeys::new(keys);
     let mut indices = filled("indices", queries.len(), topk_tokens, -1i32)?;
-    let steps = keys.len() * queries.heads() * queries.head_dim() + topk_tokens;
+    let steps = queries.scoring_steps(keys.len()) + topk_tokens;
     for_each_row(
         &mut indices,
         topk_tokens,

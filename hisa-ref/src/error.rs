@@ -216,7 +216,7 @@ pub enum WindowError {
     #[error("kv_stride is 0; it must be at least 1")]
     KvStride,
     /// Sequence windows with a stride need a start position per sequence.
-    #[error("positions has {got} entries, one per sequence makes {expected}")]
+    #[error("first_positions has {got} entries, one per sequence makes {expected}")]
     Positions {
         /// Entries given.
         got: usize,

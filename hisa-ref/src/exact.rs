@@ -25,6 +25,9 @@ impl ExactSum {
     /// Adds `value * 2^shift`.
     ///
     /// `shift` is at most 383, so that any `i128` stays inside the accumulator.
+    ///
+    /// # Panics
+    /// For a larger shift.
     pub fn add_shifted(&mut self, value: i128, shift: u32) {
         assert!(shift <= 383, "shift {shift} leaves the accumulator");
         let (limb, bits) = ((shift / 64) as usize, shift % 64);
@@ -80,6 +83,9 @@ impl ExactSum {
     /// The real number `self * factor * 2^unit_exponent` rounded once to f32: nearest, ties to
     /// even, gradual underflow, overflow to infinity, and zero as `+0.0` also where it was
     /// reached by underflow from below.
+    ///
+    /// # Panics
+    /// Where `self * factor` needs more than 512 bits.
     #[must_use]
     pub fn scaled_to_f32(&self, factor: i32, unit_exponent: i32) -> f32 {
         let (negative, mut magnitude) = self.split();
@@ -100,6 +106,9 @@ impl ExactSum {
     ///
     /// The caller leaves at least 33 bits of `self` below the least f32 subnormal, so that the
     /// integer quotient and a sticky remainder decide the rounding.
+    ///
+    /// # Panics
+    /// For a divisor of 0.
     #[must_use]
     pub fn divided_to_f32(&self, divisor: u32, unit_exponent: i32) -> f32 {
         let (negative, mut magnitude) = self.split();

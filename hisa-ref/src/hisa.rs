@@ -70,7 +70,7 @@ pub fn run(input: &IndexerInput<'_>, params: &HisaParams) -> Result<Array2<i32>>
         .map(|window| window.len())
         .max()
         .unwrap_or(0);
-    let steps = visible_max.min(params.slots()) * queries.heads() * queries.head_dim();
+    let steps = queries.scoring_steps(visible_max.min(params.slots()));
     for_each_row(
         &mut indices,
         k,

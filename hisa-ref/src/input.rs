@@ -4,7 +4,7 @@ use crate::error::{ParamError, Result, ShapeError, ValueError, WindowError};
 use crate::fp8::E4M3;
 use crate::params::{HEAD_DIM_MAX, HEADS_MAX, INDEX_MAX, Strictness, check_limit};
 use crate::ragged::Windows;
-use ndarray::{ArrayView1, ArrayView2, ArrayView3, CowArray, Ix1, Ix2, Ix3};
+use ndarray::{Array, ArrayView1, ArrayView2, ArrayView3, CowArray, Ix1, Ix2, Ix3};
 
 /// Keys with one scale each: raw `k` `[N,D]` and `k_scale` `[N]`, or their pooled counterparts.
 #[derive(Debug, Clone)]
@@ -41,8 +41,8 @@ impl<'a> Keys<'a> {
             return Err(ShapeError::new("k_scale", k_scale.shape(), format!("[N] = [{n}]")).into());
         }
         Ok(Self {
-            codes: standard(k.into()),
-            scales: standard(k_scale.into()),
+            codes: standard("k", k)?,
+            scales: standard("k_scale", k_scale)?,
         })
     }
 
@@ -135,8 +135,8 @@ impl<'a> Queries<'a> {
             return Err(ShapeError::new("weights", weights.shape(), expected).into());
         }
         Ok(Self {
-            codes: standard(q.into()),
-            weights: standard(weights.into()),
+            codes: standard("q", q)?,
+            weights: standard("weights", weights)?,
         })
     }
 
@@ -181,6 +181,11 @@ impl<'a> Queries<'a> {
     #[must_use]
     pub fn head_dim(&self) -> usize {
         self.codes.dim().2
+    }
+
+    /// Multiplications that scoring one row against `keys` keys takes: an estimate of work.
+    pub(crate) fn scoring_steps(&self, keys: usize) -> usize {
+        keys.saturating_mul(self.heads() * self.head_dim())
     }
 
     /// All codes, row-major `[M,H,D]`.
@@ -305,11 +310,30 @@ fn check_head_dim(d: usize) -> Result<()> {
     check_limit("D", d, HEAD_DIM_MAX, "a dot must stay exact in f64")
 }
 
-fn standard<'a, T: Clone, D: ndarray::Dimension>(array: CowArray<'a, T, D>) -> CowArray<'a, T, D> {
+/// `array` in row-major order, copied only where it is not so already.
+///
+/// # Errors
+/// [`ParamError::Allocation`]: a broadcast view can stand for more elements than memory holds.
+pub(crate) fn standard<'a, T: Copy, D: ndarray::Dimension>(
+    what: &'static str,
+    array: impl Into<CowArray<'a, T, D>>,
+) -> Result<CowArray<'a, T, D>> {
+    let array = array.into();
     if array.is_standard_layout() {
-        return array;
+        return Ok(array);
     }
-    array.as_standard_layout().into_owned().into()
+    let shape = || array.shape().to_vec();
+    let mut values = Vec::new();
+    values
+        .try_reserve_exact(array.len())
+        .map_err(|_| ParamError::Allocation {
+            what,
+            shape: shape(),
+        })?;
+    values.extend(array.iter().copied());
+    let copy = Array::from_shape_vec(array.raw_dim(), values)
+        .unwrap_or_else(|_| unreachable!("one value per element"));
+    Ok(copy.into())
 }
 
 fn contiguous<'a, T, D: ndarray::Dimension>(array: &'a CowArray<'_, T, D>) -> &'a [T] {

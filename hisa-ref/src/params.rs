@@ -186,6 +186,9 @@ pub fn slots_per_row(block_size: usize, block_topk: usize) -> Result<usize> {
 }
 
 /// Nb = ceil(N/B), written so that it cannot overflow.
+///
+/// # Panics
+/// For a block size of 0.
 #[must_use]
 pub const fn block_count(keys: usize, block_size: usize) -> usize {
     keys / block_size + (!keys.is_multiple_of(block_size)) as usize

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 /// The keys `[ks, ke)` one query row sees, in absolute key coordinates.
 ///
-/// A row with `ks >= ke` is *empty*, whatever the two numbers are.
+/// A row with `ks >= ke` is *empty*, whatever the two numbers are. [`Windows`] refuses one that is
+/// not empty and starts below 0; the methods here expect that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Window {
     /// First key.
@@ -49,6 +50,9 @@ impl Window {
     }
 
     /// The block window `[ks / B, ceil(ke / B))`; `0..0` for an empty row (SPEC W.3).
+    ///
+    /// # Panics
+    /// For a block size of 0.
     #[must_use]
     pub const fn blocks(self, block_size: usize) -> Range<usize> {
         let keys = self.keys();
@@ -125,6 +129,9 @@ impl CuSeqlens {
     }
 
     /// Rows or keys of sequence `s`.
+    ///
+    /// # Panics
+    /// Where `s` is not below [`Self::sequences`].
     #[must_use]
     pub fn sequence(&self, s: usize) -> Range<usize> {
         self.offsets[s]..self.offsets[s + 1]
@@ -294,13 +301,17 @@ impl Windows {
         })
     }
 
-    /// The same windows followed by rows of no sequence, up to `m` rows.
-    #[must_use]
-    pub fn padded_to(mut self, m: usize) -> Self {
+    /// The same windows followed by rows of no sequence, up to `m` rows (SPEC W.8).
+    ///
+    /// # Errors
+    /// [`ParamError::TooLarge`] for `m` past [`INDEX_MAX`], [`ParamError::Allocation`].
+    pub fn padded_to(mut self, m: usize) -> Result<Self> {
+        check_limit("M", m, INDEX_MAX, "ids travel as int32")?;
         if m > self.rows.len() {
+            reserve(&mut self.rows, m)?;
             self.rows.resize(m, Window::PADDING);
         }
-        self
+        Ok(self)
     }
 
     /// M, number of query rows.
@@ -333,7 +344,8 @@ impl Windows {
         n: usize,
         visible: impl Fn(usize, usize) -> usize,
     ) -> Result<Self> {
-        let mut rows = Vec::with_capacity(cu_q.total());
+        let mut rows = Vec::new();
+        reserve(&mut rows, cu_q.total())?;
         for s in 0..cu_q.sequences() {
             let keys = cu_k.sequence(s);
             for i in 0..cu_q.sequence(s).len() {
@@ -359,6 +371,17 @@ impl CuSeqlens {
             offsets,
         }
     }
+}
+
+/// Room for `m` windows in all.
+fn reserve(rows: &mut Vec<Window>, m: usize) -> Result<()> {
+    let refuse = |_| ParamError::Allocation {
+        what: "windows",
+        shape: vec![m],
+    };
+    rows.try_reserve_exact(m.saturating_sub(rows.len()))
+        .map_err(refuse)?;
+    Ok(())
 }
 
 fn check_pair(cu_q: &CuSeqlens, cu_k: &CuSeqlens, m: usize, n: usize) -> Result<()> {

@@ -189,3 +189,21 @@ fn special_values_really_reach_the_scores() {
     let plain = Case::new(1, 6, 30, 2, 8, Kind::Plain);
     assert!(plain.k.iter().all(|code: &E4M3| !code.is_nan()));
 }
+
+#[test]
+fn powers_of_two_from_the_least_f32_on() {
+    for x in [
+        1,
+        0x003F_FFFF,
+        0x0040_0000,
+        0x0040_0001,
+        0x0080_0000,
+        0x0080_0001,
+    ] {
+        let x = f32::from_bits(x);
+        let exponent = f64::from(x).log2().ceil().clamp(-127.0, 127.0);
+        let expected = exponent.exp2() as f32;
+        assert_eq!(quantize::next_power_of_two(x), expected, "{x:e}");
+    }
+    assert_eq!(quantize::next_power_of_two(f32::MAX), 2f32.powi(127));
+}

@@ -140,6 +140,18 @@ fn any_memory_layout_is_taken() {
 }
 
 #[test]
+fn masking_takes_column_major_scores() {
+    let windows = parts().windows;
+    let rows = array![[0.5, 0.25, 0.125, 0.0], [1.0, 2.0, 3.0, 4.0]];
+    let (mut standard, mut turned) = (rows.clone(), rows.t().as_standard_layout().into_owned());
+    turned.swap_axes(0, 1);
+    assert!(!turned.is_standard_layout());
+    block_mask::run(&mut standard, &windows, 1).unwrap();
+    block_mask::run(&mut turned, &windows, 1).unwrap();
+    assert_eq!(turned, standard);
+}
+
+#[test]
 fn quantize_refuses_values_and_dims() {
     let options = QuantizeOptions {
         format: ScaleFormat::F32,
@@ -363,4 +375,68 @@ fn products_that_overflow_are_refused_before_allocation() {
     assert!(HisaParams::new(2, largest, largest).is_err());
     assert!(HisaParams::new(largest, 1, 1).is_ok());
     assert!(HisaParams::new(largest + 1, 1, 1).is_err());
+}
+
+#[test]
+fn index_map_refuses_a_k_that_no_run_has() {
+    let windows = Windows::from_rows(&[0, 1], &[4, 3], 4).unwrap();
+    let (slots, ids) = (Array2::<i32>::zeros((2, 0)), array![[0, 1], [0, 1]]);
+    let none = Windows::from_rows(&[], &[], 4).unwrap();
+    let (wide, no_ids) = (Array2::<i32>::zeros((0, 1 << 31)), Array2::zeros((0, 1)));
+    let name = "topk_tokens";
+    for stage in [index_map::run, index_map::scalar] {
+        let error = stage(slots.view(), ids.view(), &windows, 2).unwrap_err();
+        assert_eq!(error, ParamError::Zero { name }.into(), "SPEC V.9");
+        let error = stage(wide.view(), no_ids.view(), &none, 2).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Param(ParamError::TooLarge {
+                name: "topk_tokens",
+                ..
+            })
+        ));
+    }
+}
+
+#[test]
+fn quantize_takes_empty_tensors_of_any_length() {
+    let options = QuantizeOptions {
+        format: ScaleFormat::F32,
+        overflow: Overflow::Saturating,
+        strictness: Strict,
+    };
+    let none = Array2::<f32>::zeros((0, 1 << 62));
+    for stage in [quantize::run, quantize::scalar] {
+        assert!(stage(none.view(), options).unwrap().scale.is_empty());
+    }
+}
+
+/// Broadcast views repeat one element without holding it: copying one must not abort.
+#[test]
+fn views_larger_than_memory_are_refused() {
+    let (rows, d) = ((1usize << 31) - 1, 1 << 16);
+    let refused = |error: Error, tensor| match error {
+        Error::Param(ParamError::Allocation { what, .. }) => assert_eq!(what, tensor),
+        other => panic!("{other}"),
+    };
+    let (code, one) = (array![[E4M3::ZERO]], array![1.0f32]);
+    let k = code.broadcast((rows, d)).unwrap();
+    let scale = one.broadcast(rows).unwrap();
+    refused(Keys::new(k, scale, Strict).unwrap_err(), "k");
+    let q = code.broadcast((1 << 20, 1 << 16, 1 << 16)).unwrap();
+    let weights = one.broadcast((1 << 20, 1 << 16)).unwrap();
+    refused(Queries::new(q, weights, Strict).unwrap_err(), "q");
+    let options = QuantizeOptions {
+        format: ScaleFormat::F32,
+        overflow: Overflow::Saturating,
+        strictness: Strict,
+    };
+    let x = one.broadcast((rows, d)).unwrap();
+    refused(quantize::run(x, options).unwrap_err(), "x");
+    let dims = quantize::run_dims(x.into_dyn(), &[0], options);
+    refused(dims.unwrap_err(), "x");
+    let windows = Windows::from_rows(&[0; 1 << 16], &[1; 1 << 16], rows).unwrap();
+    let scores = one.broadcast((1 << 16, rows)).unwrap();
+    let error = block_topk::run(scores, &windows, 1, 1, Rank::F32).unwrap_err();
+    refused(error, "block_mask");
 }

@@ -153,13 +153,12 @@ fn a_key_may_stand_for_several_positions() {
         Windows::strided(&q, None, 0, &[], 8, 3).unwrap_err(),
         WindowError::KvStride.into()
     );
-    assert_eq!(
-        Windows::strided(&q, None, 2, &[1], 8, 3).unwrap_err(),
-        WindowError::Positions {
-            got: 1,
-            expected: 3
-        }
-        .into()
+    let error = Windows::strided(&q, None, 2, &[1], 8, 3).unwrap_err();
+    let (got, expected) = (1, 3);
+    assert_eq!(error, WindowError::Positions { got, expected }.into());
+    assert!(
+        error.to_string().starts_with("first_positions has 1 "),
+        "{error}"
     );
 }
 
@@ -196,9 +195,16 @@ fn rows_are_empty_whatever_their_numbers() {
         );
         assert!(!window.contains(3));
     }
-    let one = Windows::from_rows(&[0], &[1], 1).unwrap().padded_to(3);
+    let one = Windows::from_rows(&[0], &[1], 1).unwrap();
+    let one = one.padded_to(3).unwrap();
     assert_eq!(pairs(&one), [(0, 1), (i32::MAX, 0), (i32::MAX, 0)]);
-    assert_eq!(pairs(&one.clone().padded_to(2)), pairs(&one));
+    assert_eq!(one.clone().padded_to(2).unwrap(), one);
+    for m in [1 << 31, usize::MAX] {
+        assert!(matches!(
+            one.clone().padded_to(m).unwrap_err(),
+            Error::Param(ParamError::TooLarge { name: "M", .. })
+        ));
+    }
     assert!(!one.is_empty() && Windows::new(vec![], 0).unwrap().is_empty());
 }
 

@@ -83,7 +83,7 @@ impl WindowSpec {
             }
             .into());
         }
-        Ok(windows.padded_to(m))
+        windows.padded_to(m)
     }
 }
 

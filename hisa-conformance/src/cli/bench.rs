@@ -17,12 +17,13 @@ pub struct BenchArgs {
 pub enum Target {
     /// The reference on this machine's processor.
     Cpu {
-        /// Threads to use [default: all cores].
-        #[arg(long, value_name = "T")]
-        threads: Option<usize>,
-        /// Timed rounds of each measurement, after one that is not counted.
-        #[arg(long, value_name = "R", default_value_t = 5)]
-        rounds: usize,
+        /// Threads to use, at most 1024 [default: all cores].
+        #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
+        threads: Option<u16>,
+        /// Timed rounds of each measurement, after one that is not counted; at most 1000.
+        #[arg(long, value_name = "R", default_value_t = 5,
+            value_parser = clap::value_parser!(u16).range(1..=1000))]
+        rounds: u16,
     },
 }
 
@@ -41,8 +42,8 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, CliError> {
             .build()
             .map_err(|e| failed(&e))
     };
-    let rounds = rounds.max(1);
-    let all = pool(threads.unwrap_or(0))?;
+    let rounds = usize::from(rounds);
+    let all = pool(threads.map_or(0, usize::from))?;
     print(&format!(
         "{} threads, {rounds} rounds",
         all.current_num_threads()

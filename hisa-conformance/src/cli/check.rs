@@ -2,10 +2,11 @@
 
 use super::eval::{outputs, read};
 use super::{CliError, Outcome, ParamArgs, finding, note};
-use crate::dump::OutputDump;
 use crate::dump::compare::compare;
 use crate::dump::size::{OUTPUT_BYTES_MAX, check_output_bytes};
+use crate::dump::{InputDump, OutputDump, TensorFile};
 use clap::Args;
+use std::fs::File;
 use std::path::PathBuf;
 
 /// Arguments of `hisa check`.
@@ -31,44 +32,40 @@ pub struct CheckArgs {
 /// judge.
 pub fn run(args: &CheckArgs) -> Result<Outcome, CliError> {
     let input = read(&args.input, args.params)?;
-    let got = OutputDump::read(&args.got)?;
+    let mut file = TensorFile::open(&args.got)?;
+    let got = OutputDump::from_file(&mut file)?;
     let found = got.names();
-    let indexer = input.params().indexer;
-    let nothing = |names: &[&str]| CliError::NothingToJudge {
-        file: args.got.clone(),
-        indexer,
-        names: names.join(", "),
-    };
-    if found.is_empty() {
-        return Err(nothing(&OutputDump::NAMES));
-    }
     let all = found.iter().any(|&name| name != "indices");
     check_output_bytes(&input, all, OUTPUT_BYTES_MAX)?;
     let expected = outputs(&input, all)?;
-    let known = expected.names();
-    let (judged, unjudged): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|name| known.contains(name));
+    let (known, indexer) = (expected.names(), input.params().indexer);
+    let (judged, idle): (Vec<_>, Vec<_>) = found.into_iter().partition(|name| known.contains(name));
     if judged.is_empty() {
-        return Err(nothing(&known));
+        return Err(CliError::NothingToJudge {
+            file: args.got.clone(),
+            indexer,
+            names: OutputDump::NAMES.join(", "),
+        });
     }
-    if !unjudged.is_empty() {
-        let names = unjudged.join(", ");
-        note(&format!(
-            "not compared, no output of {indexer} for this input: {names}"
-        ));
-    }
-    if !got.wide_ids.is_empty() {
-        let names = got.wide_ids.join(", ");
-        note(&format!(
-            "converted from int64, every id fits int32: {names}"
-        ));
-    }
+    note_about_file(&file, &input, &got);
+    note_names(
+        &format!("not compared, no output of {indexer} for this input"),
+        &idle,
+    );
     let differences = compare(&input, &expected, &got);
     for difference in &differences {
         finding(&difference.to_string())?;
     }
-    let (of, wrong) = (judged.len(), differences.len());
-    let names = judged.join(", ");
+    // Slots are named by block columns; without them nothing can be said about slots.
+    let unreadable = differences
+        .iter()
+        .any(|d| d.tensor == "block_ids" && d.at.is_empty());
+    let by_slot = |name: &&str| matches!(*name, "token_scores" | "slots");
+    let (skipped, judged): (Vec<_>, Vec<_>) = judged
+        .into_iter()
+        .partition(|name| unreadable && by_slot(name));
+    note_names("not compared, block_ids has the wrong shape", &skipped);
+    let (names, of, wrong) = (judged.join(", "), judged.len(), differences.len());
     note(&format!(
         "compared value by value: {names}; {wrong} of {of} differ"
     ));
@@ -77,4 +74,30 @@ pub fn run(args: &CheckArgs) -> Result<Outcome, CliError> {
     } else {
         Outcome::Findings
     })
+}
+
+/// What a user may have overlooked about the file: names, parameters, wide ids.
+fn note_about_file(file: &TensorFile<File>, input: &InputDump, got: &OutputDump) {
+    let unknown: Vec<&str> = file
+        .names()
+        .filter(|name| !OutputDump::NAMES.contains(name))
+        .collect();
+    note_names("not compared, no such output", &unknown);
+    for (key, used) in input.params().metadata() {
+        if let Some(made) = file.metadata().get(&key).filter(|made| **made != used) {
+            let name = file.path().display();
+            note(&format!(
+                "{name} was made with {key} {made}; it is judged with {used}"
+            ));
+        }
+    }
+    let wide: Vec<&str> = got.wide_ids.iter().map(|&name| name).collect();
+    note_names("converted from int64, every id fits int32", &wide);
+}
+
+/// `about: name, name`, where there is any name.
+fn note_names(about: &str, names: &[&str]) {
+    if !names.is_empty() {
+        note(&format!("{about}: {}", names.join(", ")));
+    }
 }

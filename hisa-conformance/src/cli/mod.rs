@@ -10,6 +10,7 @@ pub mod replay;
 pub mod run;
 
 use crate::case::CaseError;
+use crate::dump::write::remove_unfinished;
 use crate::dump::{DumpError, Indexer, Options};
 use clap::{Args, Parser, Subcommand};
 use hisa_ref::{Rank, Strictness};
@@ -150,6 +151,11 @@ impl CliError {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    // An interrupted write leaves nothing behind. 130 is what shells report for it.
+    let _ = ctrlc::set_handler(|| {
+        remove_unfinished();
+        std::process::exit(130);
+    });
     match dispatch(Cli::parse().command) {
         Ok(Outcome::Clean) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(1),

@@ -7,14 +7,17 @@ use crate::runner::{self, Plan};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// Most random cases of one run; years of work, and far from overflow.
+const CASES_MAX: u64 = 1 << 40;
+
 /// Arguments of `hisa run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
 pub struct RunArgs {
     /// Seed of the generated cases; the same seed gives the same cases [default: a fixed one].
     #[arg(long, value_name = "S", value_parser = seed)]
     pub seed: Option<u64>,
-    /// How many random cases to run [default: as many as the effort holds].
-    #[arg(long, value_name = "N")]
+    /// How many random cases to run, beside the fixed ones [default: as many as the effort holds].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=CASES_MAX))]
     pub cases: Option<u64>,
     /// How much work to do.
     #[arg(long, value_enum, default_value_t)]
@@ -27,7 +30,7 @@ fn seed(text: &str) -> Result<u64, String> {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    parsed.map_err(|error| error.to_string())
+    parsed.map_err(|_| "a seed is a whole number below 2^64, in decimal or in hex after 0x".into())
 }
 
 /// Runs the cases and prints findings and the table.

@@ -28,7 +28,7 @@ pub mod size;
 mod header;
 mod read;
 mod tensor;
-mod write;
+pub mod write;
 
 pub use error::{DumpError, HeaderError, TensorError, WindowsProblem};
 pub use header::TensorInfo;

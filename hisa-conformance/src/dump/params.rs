@@ -131,6 +131,12 @@ impl RunParams {
             default.strictness,
             strictness,
         )?;
+        // What an indexer does not read must not refuse a run (SPEC 9.2, 9.3).
+        let (block_size, block_topk) = match indexer {
+            Indexer::Hisa => (block_size, block_topk),
+            Indexer::BlockSparse => (block_size, 1),
+            Indexer::Dsa => (1, 1),
+        };
         let hisa = HisaParams::new(block_size, block_topk, topk)?.with_rank(rank);
         Ok(Self {
             indexer,

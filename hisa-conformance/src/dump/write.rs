@@ -8,6 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// The tensors of a file by name.
 type Tensors<'a> = BTreeMap<String, Tensor<'a>>;
@@ -183,7 +184,8 @@ fn replace(
         _ => Path::new("."),
     };
     let failed = DumpError::io(path, "write");
-    let mut temporary = temporary_in(folder).map_err(&failed)?;
+    let mut temporary = temporary_in(folder, &target).map_err(&failed)?;
+    let _pending = Pending::new(temporary.path());
     let mut out = BufWriter::new(temporary.as_file_mut());
     fill(&mut out).and_then(|()| out.flush()).map_err(&failed)?;
     drop(out);
@@ -212,17 +214,21 @@ fn target_of(path: &Path) -> Result<PathBuf, DumpError> {
         Ok(_) => {
             let target = std::fs::canonicalize(path).map_err(DumpError::io(path, "write"))?;
             let found = std::fs::metadata(&target).map_err(DumpError::io(path, "write"))?;
-            if found.is_file() {
-                Ok(target)
-            } else {
-                Err(not_a_file())
+            if !found.is_file() {
+                return Err(not_a_file());
             }
+            // A rename would replace a file that its owner has closed to writing.
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open(&target)
+                .map_err(DumpError::io(path, "write"))?;
+            Ok(target)
         }
     }
 }
 
-/// A temporary file that ends up with the permissions of any newly created file.
-fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+/// A temporary file with the permissions of the file it will replace, or else of any new file.
+fn temporary_in(folder: &Path, target: &Path) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".hisa-").suffix(".tmp");
     #[cfg(unix)]
@@ -230,7 +236,44 @@ fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    builder.tempfile_in(folder)
+    let temporary = builder.tempfile_in(folder)?;
+    if let Ok(found) = std::fs::metadata(target) {
+        temporary.as_file().set_permissions(found.permissions())?;
+    }
+    Ok(temporary)
+}
+
+/// Temporary files being written now: what an interrupted process has to remove.
+static PENDING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Keeps a file in [`PENDING`] as long as it lives.
+struct Pending(PathBuf);
+
+impl Pending {
+    fn new(path: &Path) -> Self {
+        pending().push(path.to_owned());
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        pending().retain(|path| *path != self.0);
+    }
+}
+
+fn pending() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+    PENDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Removes every file that [`write_atomic`] has begun and not finished. For the handler of a
+/// signal that is about to end the process.
+pub fn remove_unfinished() {
+    for path in pending().drain(..) {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 #[cfg(test)]

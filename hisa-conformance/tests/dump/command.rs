@@ -81,6 +81,131 @@ fn findings_go_to_stdout_and_exit_with_1() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), said);
 }
 
+/// What `hisa check` says of outputs of the reference after `change`.
+fn judged(change: impl FnOnce(&mut OutputDump)) -> (Option<i32>, String, String) {
+    let (folder, _) = folder_with_input();
+    let params = "--topk 3 --block-topk 3";
+    let eval = format!("eval --input x.safetensors --out y.safetensors --all {params}");
+    assert_eq!(ended(&eval, folder.path()).0, Some(0));
+    let path = folder.path().join("y.safetensors");
+    let mut outputs = OutputDump::read(&path).unwrap();
+    change(&mut outputs);
+    outputs.to_file(&path, &BTreeMap::new()).unwrap();
+    let check = format!("check --input x.safetensors --got y.safetensors {params}");
+    let output = hisa(&check, folder.path());
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn ids_of_no_block_are_findings_even_as_padding() {
+    for padding in [-7, 123_456, 2] {
+        let (status, found, _) = judged(|outputs| {
+            let ids = outputs.block_ids.as_mut().unwrap();
+            let slot = ids.iter_mut().find(|id| **id == -1).unwrap();
+            *slot = padding;
+        });
+        assert_eq!(status, Some(1), "{padding}");
+        assert!(
+            found.contains(&format!("ids below 2, got {padding}")),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn what_was_not_compared_is_said() {
+    let (status, found, said) = judged(|outputs| {
+        let ids = outputs.block_ids.take().unwrap();
+        outputs.block_ids = Some(ids.slice_axis(ndarray::Axis(1), (..1).into()).to_owned());
+        outputs.slots.as_mut().unwrap().fill(0);
+    });
+    assert_eq!(status, Some(1));
+    assert!(found.starts_with("FAIL block_ids shape"), "{found}");
+    assert!(
+        said.contains("block_ids has the wrong shape: token_scores, slots"),
+        "{said}"
+    );
+    assert!(said.contains("; 1 of 6 differ"), "{said}");
+}
+
+#[test]
+fn misspelt_names_and_other_parameters_are_noted() {
+    let (folder, _) = folder_with_input();
+    let eval = "eval --input x.safetensors --out y.safetensors --topk 3";
+    ended(eval, folder.path());
+    let path = folder.path().join("y.safetensors");
+    let outputs = OutputDump::read(&path).unwrap();
+    let mut tensors = outputs.tensors();
+    tensors.insert("block_score".to_owned(), i32s(&[1]));
+    let metadata = BTreeMap::from([("topk_tokens".to_owned(), "5".to_owned())]);
+    write_atomic(&path, &tensors, &metadata).unwrap();
+    let check = "check --input x.safetensors --got y.safetensors --topk 3";
+    let (status, said) = ended(check, folder.path());
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains("not compared, no such output: block_score"),
+        "{said}"
+    );
+    let other = "y.safetensors was made with topk_tokens 5; it is judged with 3";
+    assert!(said.contains(other), "{said}");
+}
+
+#[test]
+fn parameters_that_an_indexer_does_not_read_refuse_nothing() {
+    let (folder, _) = folder_with_input();
+    for with in [
+        "--indexer block-sparse --block-size 100000000 --topk 3",
+        "--indexer dsa --block-size 100000000 --block-topk 100 --topk 3",
+        "--indexer dsa --block-size 0 --topk 3",
+    ] {
+        let eval = format!("eval --input x.safetensors --out y.safetensors {with}");
+        let (status, said) = ended(&eval, folder.path());
+        let too_large = said.contains("the outputs need");
+        assert!(status == Some(0) || too_large, "{with}: {said}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_mode_of_a_replaced_file_is_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, _) = folder_with_input();
+    let path = folder.path().join("y.safetensors");
+    std::fs::write(&path, b"old").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let eval = "eval --input x.safetensors --out y.safetensors --topk 3";
+    assert_eq!(ended(eval, folder.path()).0, Some(0));
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_case_can_be_replayed_by_its_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = "hisa:M=3,N=3,H=2,D=32,B=2,m=2,K=8,rank=bf16/cu=0.1.1.3/v=normal/seed=0x91";
+    let output = hisa(&format!("replay {address}"), folder.path());
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("token_scores  oracle      6.2   pass"),
+        "{text}"
+    );
+    let (status, said) = ended("replay hisa:M=3", folder.path());
+    assert_eq!(status, Some(2), "{said}");
+    let refused = address.replace("cu=0.1.1.3", "cu=0.2.1.3");
+    let (status, said) = ended(&format!("replay {refused}"), folder.path());
+    assert_eq!(status, Some(2));
+    assert!(
+        said.starts_with("hisa: cu_seqlens[2] is 1, below its predecessor 2"),
+        "{said}"
+    );
+}
+
 #[test]
 fn what_cannot_run_exits_with_2_says_why_and_writes_nothing() {
     let (folder, _) = folder_with_input();

@@ -15,7 +15,8 @@ pub struct Dot {
     pub absolute: i64,
 }
 
-/// `sum_d q[d] * key[d]`, or `None` if a code is NaN. Both slices hold D codes.
+/// `sum_d q[d] * key[d]`, or `None` if a code is NaN. Both slices hold D codes, D at most
+/// [`HEAD_DIM_MAX`](crate::params::HEAD_DIM_MAX): what only one of them holds is not looked at.
 #[must_use]
 pub fn dot(q: &[E4M3], key: &[E4M3]) -> Option<Dot> {
     let mut sum = Dot {
@@ -36,7 +37,11 @@ pub fn dot(q: &[E4M3], key: &[E4M3]) -> Option<Dot> {
 /// Score of one query row `q` `[H,D]` with `weights` `[H]` against one key `[D]` and its scale.
 ///
 /// NaN (always 0x7FC00000) where a code is NaN or where IEEE 754 makes one of an infinite or NaN
-/// weight or scale.
+/// weight or scale. Shapes are the caller's duty: [`Queries`](crate::Queries) and
+/// [`Keys`](crate::Keys) check them.
+///
+/// # Panics
+/// For D = 0.
 #[must_use]
 pub fn score(q: &[E4M3], weights: &[f32], key: &[E4M3], scale: f32) -> f32 {
     let mut sum = ExtendedSum::new(0);
@@ -74,7 +79,10 @@ fn infinity(negative: bool) -> f32 {
 }
 
 /// `sum_h |weights[h]| * max(0, dot_h) * |scale|`, rounded upward: what error bounds of head sums
-/// are relative to. Infinite where any input is not finite.
+/// are relative to. Infinite where any input is not finite. Shapes as in [`score`].
+///
+/// # Panics
+/// For D = 0.
 #[must_use]
 pub fn magnitude(q: &[E4M3], weights: &[f32], key: &[E4M3], scale: f32) -> f64 {
     let mut sum = ExactSum::ZERO;

@@ -90,7 +90,7 @@ fn rows<S>(
         return Err(ShapeError::new("pooled_k", &[pooled.len()], expected).into());
     }
     let mut scores = filled("block_scores", queries.len(), columns, f32::NEG_INFINITY)?;
-    let steps = columns * queries.heads() * queries.head_dim();
+    let steps = queries.scoring_steps(columns);
     for_each_row(&mut scores, columns, steps, init, |state, row, out| {
         let blocks = windows.rows()[row].blocks(block_size);
         row_rule(state, row, blocks.clone(), &mut out[blocks]);

@@ -5,6 +5,7 @@
 
 use crate::bf16::round_to_bf16;
 use crate::error::Result;
+use crate::input::standard;
 use crate::order::{compare_scores, rank_key};
 use crate::params::{Rank, block_count, check_size, filled, slots_per_row};
 use crate::ragged::Windows;
@@ -109,7 +110,7 @@ fn rows(
         "Nb",
         block_size,
     )?;
-    let masked = masked.as_standard_layout();
+    let masked = standard("block_mask", masked)?;
     let scores = masked
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));
@@ -117,7 +118,7 @@ fn rows(
     for_each_row(
         &mut ids,
         block_topk,
-        columns * 8,
+        columns,
         Vec::new,
         |scratch, row, chosen| {
             let blocks = windows.rows()[row].blocks(block_size);
@@ -162,9 +163,9 @@ pub(crate) fn choose(
         } else {
             rank_key(rank_value(score(block), rank))
         };
-        u64::from(high) << 32 | u64::from(!(block as u32))
+        (u64::from(high) << 32) + u64::from(!(block as u32))
     }));
-    keys.select_nth_unstable_by(keep - 1, |a, b| b.cmp(a));
+    keys.select_nth_unstable_by(keep, |a, b| b.cmp(a));
     for (slot, &key) in chosen.iter_mut().zip(&keys[..keep]) {
         *slot = !(key as u32) as i32;
     }

@@ -1,6 +1,7 @@
 //! Stage 8, `index_map`: slots to positions within the row's window (SPEC 8).
 
 use crate::error::{Result, SelectionError};
+use crate::input::standard;
 use crate::params::{block_count, check_size, filled, slots_per_row};
 use crate::ragged::{Window, Windows};
 use crate::rows::for_each_row;
@@ -12,8 +13,8 @@ use ndarray::{Array2, ArrayView2};
 /// where the slot is -1.
 ///
 /// # Errors
-/// Shapes that disagree; B or m of 0; block ids as in `token_scores`; a slot outside `[-1, S)`, in
-/// a block column of -1, or outside the row's window.
+/// Shapes that disagree; B, m or K of 0 or past int32; block ids as in `token_scores`; a slot
+/// outside `[-1, S)`, in a block column of -1, or outside the row's window.
 pub fn run(
     slots: ArrayView2<'_, i32>,
     block_ids: ArrayView2<'_, i32>,
@@ -22,13 +23,12 @@ pub fn run(
 ) -> Result<Array2<i32>> {
     let (m, k) = (block_ids.ncols(), slots.ncols());
     let count = check(slots, block_ids, windows, block_size)?;
-    let standard = (slots.as_standard_layout(), block_ids.as_standard_layout());
-    let slots = standard
-        .0
+    let slots = standard("slots", slots)?;
+    let slots = slots
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));
-    let ids = standard
-        .1
+    let ids = standard("block_ids", block_ids)?;
+    let ids = ids
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));
     // Refusals first, so that the mapping itself cannot fail half-way.
@@ -46,7 +46,7 @@ pub fn run(
     for_each_row(
         &mut indices,
         k,
-        k * 4,
+        k,
         || (),
         |(), row, out| {
             let (ids, window) = (&ids[row * m..(row + 1) * m], windows.rows()[row]);

@@ -5,7 +5,7 @@
 use crate::error::{ParamError, Result};
 use crate::exact::NAN;
 use crate::fp8::{E4M3, E4M3_MAX, Overflow};
-use crate::input::first_value;
+use crate::input::{first_value, standard};
 use crate::params::{Strictness, filled};
 use crate::rows::for_each_row;
 use crate::stages::matrix;
@@ -89,15 +89,22 @@ pub fn run_dims(
             .into());
         }
     }
-    let values: Vec<f32> = x.iter().copied().collect();
-    check_strict(&values, x.shape(), options)?;
+    let x = standard("x", x)?;
+    let values = x
+        .as_slice()
+        .unwrap_or_else(|| unreachable!("standard layout"));
+    check_strict(values, x.shape(), options)?;
     let (kept, reduced): (Vec<usize>, Vec<usize>) = (0..ndim).partition(|dim| dims.contains(dim));
     let axes = [kept.as_slice(), &reduced].concat();
     let shape_of = |axes: &[usize]| axes.iter().map(|&axis| x.shape()[axis]).collect::<Vec<_>>();
     let (kept_shape, grouped_shape) = (shape_of(&kept), shape_of(&axes));
     let groups = kept_shape.iter().product();
     let len = shape_of(&reduced).iter().product();
-    let grouped = x.permuted_axes(IxDyn(&axes)).iter().copied().collect();
+    let grouped = x.view().permuted_axes(IxDyn(&axes));
+    let grouped = standard("x", grouped)?
+        .into_owned()
+        .into_raw_vec_and_offset()
+        .0;
     let flat = run(matrix(groups, len, grouped).view(), options)?;
     let mut codes = reshaped(flat.codes.into_raw_vec_and_offset().0, &grouped_shape);
     let mut back = vec![0; ndim];
@@ -136,7 +143,7 @@ fn rows(
     row_scale: fn(&[f32], ScaleFormat) -> f32,
 ) -> Result<Quantized> {
     let (count, d) = x.dim();
-    let x = x.as_standard_layout();
+    let x = standard("x", x)?;
     let values = x
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));
@@ -155,7 +162,7 @@ fn rows(
     for_each_row(
         &mut codes,
         d,
-        d * 8,
+        d,
         || (),
         |(), row, out| {
             for (code, &x) in out.iter_mut().zip(&values[row * d..(row + 1) * d]) {
@@ -215,11 +222,14 @@ fn fast_scale(x: &[f32], format: ScaleFormat) -> f32 {
 /// float logarithm would be one step low just above a power of two (BR-82).
 #[must_use]
 pub fn next_power_of_two(x: f32) -> f32 {
+    const LEAST: u32 = 0x0040_0000; // 2^-127, a subnormal
     let bits = x.to_bits();
-    let exponent = (bits >> 23) as i32 + i32::from(bits & 0x007F_FFFF != 0);
+    if bits <= LEAST {
+        return f32::from_bits(LEAST);
+    }
+    let exponent = (bits >> 23) + u32::from(bits & 0x007F_FFFF != 0);
     match exponent {
-        ..=0 => f32::from_bits(0x0040_0000), // 2^-127, a subnormal
-        1..=254 => f32::from_bits((exponent as u32) << 23),
+        ..=254 => f32::from_bits(exponent << 23),
         _ => f32::from_bits(254 << 23),
     }
 }

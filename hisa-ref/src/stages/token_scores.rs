@@ -1,7 +1,7 @@
 //! Stage 6, `token_scores`: each query row against every key of its kept blocks (SPEC 6, S).
 
 use crate::error::{Result, SelectionError};
-use crate::input::{Keys, Queries, check_dims_match, check_windows};
+use crate::input::{Keys, Queries, check_dims_match, check_windows, standard};
 use crate::params::{block_count, check_size, filled, slots_per_row};
 use crate::ragged::{Window, Windows};
 use crate::rows::for_each_row;
@@ -89,7 +89,7 @@ pub(crate) fn visible_keys(
     let block = usize::try_from(id).ok()?;
     let (first, keys) = (block * block_size, window.keys());
     let visible = first.max(keys.start)..(first + block_size).min(keys.end);
-    (visible.start < visible.end).then(|| (visible.clone(), visible.start - first))
+    (!visible.is_empty()).then(|| (visible.clone(), visible.start - first))
 }
 
 /// Every id is -1 or one of `blocks` blocks, and none but -1 occurs twice in a row.
@@ -144,12 +144,12 @@ fn rows<S>(
     let slots = slots_per_row(block_size, m)?;
     check_rows("block_ids", block_ids.dim(), windows, m, "m", block_size)?;
     check_block_ids(block_ids, block_count(keys.len(), block_size))?;
-    let ids = block_ids.as_standard_layout();
+    let ids = standard("block_ids", block_ids)?;
     let ids = ids
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));
     let mut scores = filled("token_scores", queries.len(), slots, f32::NEG_INFINITY)?;
-    let steps = slots * queries.heads() * queries.head_dim();
+    let steps = queries.scoring_steps(slots);
     for_each_row(&mut scores, slots, steps, init, |state, row, out| {
         row_rule(state, row, &ids[row * m..(row + 1) * m], out);
     });

@@ -5,6 +5,7 @@
 //! absolute key.
 
 use crate::error::Result;
+use crate::input::standard;
 use crate::order::{compare_scores, rank_key};
 use crate::params::{block_count, check_size, filled, slots_per_row};
 use crate::ragged::{Window, Windows};
@@ -125,7 +126,7 @@ impl Scratch {
 
 /// Rank key above, complement of the position below: descending order is the spec's order.
 pub(crate) fn sort_key(score: f32, position: usize) -> u64 {
-    u64::from(rank_key(score)) << 32 | u64::from(!(position as u32))
+    (u64::from(rank_key(score)) << 32) + u64::from(!(position as u32))
 }
 
 /// Keeps the `keep` largest keys, in descending order. Keys are distinct.
@@ -161,8 +162,8 @@ fn rows(
     check_rows("block_ids", block_ids.dim(), windows, m, "m", block_size)?;
     check_block_ids(block_ids, block_count(windows.n(), block_size))?;
     let (scores, ids) = (
-        token_scores.as_standard_layout(),
-        block_ids.as_standard_layout(),
+        standard("token_scores", token_scores)?,
+        standard("block_ids", block_ids)?,
     );
     let scores = scores
         .as_slice()
@@ -174,7 +175,7 @@ fn rows(
     for_each_row(
         &mut slots,
         topk_tokens,
-        columns * 16,
+        columns,
         Scratch::default,
         |scratch, row, chosen| {
             let mut row = Row {

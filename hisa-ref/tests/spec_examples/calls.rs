@@ -235,7 +235,7 @@ fn windows(example: &Example, _: Path) -> Result<Outputs> {
         windows = windows.context_parallel(example.size("cp_rank"), ranks)?;
     }
     if let Some(rows) = example.param("rows") {
-        windows = windows.padded_to(rows);
+        windows = windows.padded_to(rows)?;
     }
     let rows = windows.rows();
     let ends = |end: fn(&Window) -> i32| Tensor::i32s(&rows.iter().map(end).collect::<Array1<_>>());
