@@ -3,10 +3,10 @@
 use crate::error::{ParamError, Result, ShapeError};
 use crate::fp8::E4M3;
 use crate::input::Keys;
-use crate::params::{HEAD_DIM_MAX, INDEX_MAX, Strictness, check_limit, check_size};
+use crate::params::{HEAD_DIM_MAX, INDEX_MAX, Strictness, block_count, check_limit, check_size};
 use crate::stages::block_pool::{self, Pooled};
 use crate::stages::matrix;
-use ndarray::{Array1, ArrayView2};
+use ndarray::{Array1, ArrayView1, ArrayView2};
 
 /// Raw keys with their pooled blocks, kept in step under append, overwrite and roll-back.
 ///
@@ -84,13 +84,22 @@ impl PooledCache {
         }
         let end = position.saturating_add(keys.len());
         check_limit("N", end, INDEX_MAX, "ids travel as int32")?;
-        if end > len {
-            self.codes.resize(end * d, E4M3::ZERO);
-            self.scales.resize(end, 0.0);
-        }
-        self.codes[position * d..end * d].copy_from_slice(keys.codes());
-        self.scales[position..end].copy_from_slice(keys.scales());
-        self.pool_again(position, end)
+        // Whole blocks around the written keys, as they will be; the cache changes only after
+        // nothing can fail any more.
+        let (first, last) = self.block_bounds(position, end, len.max(end));
+        let mut codes = self.codes[first * d..last.min(len) * d].to_vec();
+        let mut scales = self.scales[first..last.min(len)].to_vec();
+        codes.resize((last - first) * d, E4M3::ZERO);
+        scales.resize(last - first, 0.0);
+        codes[(position - first) * d..(end - first) * d].copy_from_slice(keys.codes());
+        scales[position - first..end - first].copy_from_slice(keys.scales());
+        let pooled = self.pool(&codes, &scales)?;
+        self.codes.resize(len.max(end) * d, E4M3::ZERO);
+        self.scales.resize(len.max(end), 0.0);
+        self.codes[first * d..last * d].copy_from_slice(&codes);
+        self.scales[first..last].copy_from_slice(&scales);
+        self.place(first, pooled);
+        Ok(())
     }
 
     /// Rolls back to the first `len` keys; the block that becomes the tail is pooled again.
@@ -107,9 +116,12 @@ impl PooledCache {
             }
             .into());
         }
-        self.codes.truncate(len * self.head_dim);
+        let (first, d) = (len - len % self.block_size, self.head_dim);
+        let pooled = self.pool(&self.codes[first * d..len * d], &self.scales[first..len])?;
+        self.codes.truncate(len * d);
         self.scales.truncate(len);
-        self.pool_again(len, len)
+        self.place(first, pooled);
+        Ok(())
     }
 
     /// The pooled blocks, as [`block_pool::run`] gives for all held keys.
@@ -126,28 +138,37 @@ impl PooledCache {
         }
     }
 
-    /// Pools the blocks of keys `[first, end)` again, and drops blocks past the last key. An
-    /// empty range refreshes the block that `first` has cut short.
-    fn pool_again(&mut self, first: usize, end: usize) -> Result<()> {
-        let (b, d, len) = (self.block_size, self.head_dim, self.len());
-        let first_block = first / b;
-        let last_key = end.div_ceil(b).saturating_mul(b).min(len);
-        let first_key = (first_block * b).min(last_key);
-        let view = ArrayView2::from_shape(
-            (last_key - first_key, d),
-            &self.codes[first_key * d..last_key * d],
-        );
+    /// The keys of all blocks that `[start, end)` touches, of `len` keys in all.
+    fn block_bounds(&self, start: usize, end: usize, len: usize) -> (usize, usize) {
+        let b = self.block_size;
+        let last = end.div_ceil(b).saturating_mul(b).min(len);
+        (start - start % b, last)
+    }
+
+    /// Pools keys that start at a block bound.
+    fn pool(&self, codes: &[E4M3], scales: &[f32]) -> Result<Pooled> {
+        let view = ArrayView2::from_shape((scales.len(), self.head_dim), codes);
         let codes = view.unwrap_or_else(|_| unreachable!("a whole number of keys"));
-        let scales = Array1::from(self.scales[first_key..last_key].to_vec());
-        let keys = Keys::new(codes, scales.view(), Strictness::Permissive)?;
-        let pooled = block_pool::run(&keys, b)?;
-        let blocks = crate::params::block_count(len, b);
+        let keys = Keys::new(codes, ArrayView1::from(scales), Strictness::Permissive)?;
+        block_pool::run(&keys, self.block_size)
+    }
+
+    /// Puts blocks in place from key `first` on, and makes the pooled part as long as the keys are.
+    fn place(&mut self, first: usize, pooled: Pooled) {
+        let d = self.head_dim;
+        let blocks = block_count(self.len(), self.block_size);
         self.pooled_codes.resize(blocks * d, E4M3::ZERO);
         self.pooled_scales.resize(blocks, 0.0);
-        let target = first_block..first_block + pooled.scales.len();
-        self.pooled_scales[target.clone()].copy_from_slice(&pooled.scales.to_vec());
-        let flat = pooled.codes.into_raw_vec_and_offset().0;
-        self.pooled_codes[target.start * d..target.end * d].copy_from_slice(&flat);
-        Ok(())
+        let start = first / self.block_size;
+        let end = start + pooled.scales.len();
+        for (slot, scale) in self.pooled_scales[start..end].iter_mut().zip(pooled.scales) {
+            *slot = scale;
+        }
+        for (slot, code) in self.pooled_codes[start * d..end * d]
+            .iter_mut()
+            .zip(pooled.codes)
+        {
+            *slot = code;
+        }
     }
 }
