@@ -91,7 +91,7 @@ fn note_about_file(file: &TensorFile<File>, input: &InputDump, got: &OutputDump)
             ));
         }
     }
-    let wide: Vec<&str> = got.wide_ids.iter().map(|&name| name).collect();
+    let wide: Vec<&str> = got.wide_ids.to_vec();
     note_names("converted from int64, every id fits int32", &wide);
 }
 
