@@ -132,12 +132,13 @@ impl RunParams {
             strictness,
         )?;
         // What an indexer does not read must not refuse a run (SPEC 9.2, 9.3).
-        let (block_size, block_topk) = match indexer {
-            Indexer::Hisa => (block_size, block_topk),
-            Indexer::BlockSparse => (block_size, 1),
-            Indexer::Dsa => (1, 1),
+        let given = HisaParams::new(block_size, block_topk, topk);
+        let hisa = match indexer {
+            Indexer::Hisa => given,
+            Indexer::BlockSparse => given.or_else(|_| HisaParams::new(block_size, 1, topk)),
+            Indexer::Dsa => given.or_else(|_| HisaParams::new(1, 1, topk)),
         };
-        let hisa = HisaParams::new(block_size, block_topk, topk)?.with_rank(rank);
+        let hisa = hisa?.with_rank(rank);
         Ok(Self {
             indexer,
             hisa,
