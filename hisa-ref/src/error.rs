@@ -1,7 +1,7 @@
 //! What a caller can get wrong, each with the argument, the place and the numbers.
 //!
-//! [`Error`](enum@Error) is the only error type of the crate. It wraps one small enum per subject, so that a
-//! caller can match on the kind of mistake without parsing sentences.
+//! [`Error`](enum@Error) is the only error type of the crate. It wraps one small enum per subject,
+//! so that a caller can match on the kind of mistake without parsing sentences.
 
 use thiserror::Error;
 
