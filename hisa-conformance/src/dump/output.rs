@@ -36,7 +36,8 @@ pub struct OutputDump {
     pub token_scores: Option<Array2<f32>>,
     /// Chosen slots `[M,K]`, -1 for none.
     pub slots: Option<Array2<i32>>,
-    /// Chosen keys relative to the window start `[M,K]`, or `[M,m*B]` for `block-sparse`; -1 for none.
+    /// Chosen keys relative to the window start `[M,K]`, or `[M,m*B]` for `block-sparse`; -1 for
+    /// none.
     pub indices: Option<Array2<i32>>,
     /// Scores of every key `[M,N]`, `-inf` outside the window; `dsa` only.
     pub flat_scores: Option<Array2<f32>>,
