@@ -12,6 +12,7 @@ pub mod run;
 use crate::case::CaseError;
 use crate::dump::write::remove_unfinished;
 use crate::dump::{DumpError, Indexer, Options};
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use hisa_ref::{Rank, Strictness};
 use std::io::Write;
@@ -148,6 +149,8 @@ impl CliError {
     }
 }
 
+const HELP_FOR_NO_COMMAND: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -156,7 +159,16 @@ pub fn main() -> ExitCode {
         remove_unfinished();
         std::process::exit(130);
     });
-    match dispatch(Cli::parse().command) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && error.kind() != HELP_FOR_NO_COMMAND => {
+            note(&usage_error(&error));
+            return ExitCode::from(2);
+        }
+        // Help and version are answers, not errors; `hisa` alone gets the help, and status 2.
+        Err(answer) => answer.exit(),
+    };
+    match dispatch(cli.command) {
         Ok(Outcome::Clean) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(1),
         Err(error) => {
@@ -164,6 +176,20 @@ pub fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// What is wrong with the arguments, in one line and without the usage text.
+fn usage_error(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let said: Vec<&str> = lines
+        .take_while(|line| !line.starts_with("Usage:"))
+        .collect();
+    let said = said.join(" ");
+    let said = said.strip_prefix("error: ").unwrap_or(&said);
+    said.trim_end_matches("For more information, try '--help'.")
+        .trim_end()
+        .to_owned()
 }
 
 /// Runs one subcommand.

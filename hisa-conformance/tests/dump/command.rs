@@ -284,6 +284,15 @@ fn a_truncated_file_is_one_line_on_stderr() {
 fn bad_usage_exits_with_2() {
     let folder = tempfile::tempdir().unwrap();
     for words in ["eval", "check --input x", "run --cases -1", "bench gpu"] {
-        assert_eq!(ended(words, folder.path()).0, Some(2), "{words}");
+        let (status, said) = ended(words, folder.path());
+        assert_eq!(status, Some(2), "{words}");
+        assert!(
+            said.starts_with("hisa: ") && said.lines().count() == 1,
+            "{said}"
+        );
     }
+    let said = ended("check --input x", folder.path()).1;
+    let expected = "hisa: the following required arguments were not provided: --got <FILE>";
+    assert_eq!(said, expected);
+    assert_eq!(ended("--help", folder.path()).0, Some(0));
 }
