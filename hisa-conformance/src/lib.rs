@@ -8,6 +8,7 @@
 //! The `hisa` command is a thin shell over these modules; see [`cli`].
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod bench;
 pub mod case;
 pub mod check;
@@ -16,6 +17,9 @@ pub mod dump;
 pub mod effort;
 pub mod flags;
 pub mod generate;
+pub mod op;
 pub mod oracle;
+pub mod problem;
 pub mod report;
 pub mod runner;
+pub mod truth;

@@ -1,0 +1,200 @@
+//! One request to a backend, and the place its answer goes.
+
+use super::{Buffer, Buffers, Failure, Guarded};
+use crate::case::WindowSpec;
+use crate::op::Op;
+use crate::problem::Problem;
+use hisa_ref::stages::quantize::QuantizeOptions;
+use hisa_ref::{E4M3, HisaParams, Strictness, Windows};
+
+/// What a backend is to do, with copies of all tensors it reads. A backend that changes them is
+/// found out.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// What to run.
+    pub op: Op,
+    /// B, m, K and the rank type.
+    pub params: HisaParams,
+    /// Whether NaN and its like are refused. Pooled tensors are always taken as they are.
+    pub strictness: Strictness,
+    /// How `quantize` is run.
+    pub quantize: QuantizeOptions,
+    /// The windows; also tensors `ks` and `ke` where the job reads them.
+    pub windows: &'a Windows,
+    /// For `windows`: sequence offsets to make them from.
+    pub spec: Option<&'a WindowSpec>,
+    /// For `append`: as [`Problem::pieces`].
+    pub pieces: &'a [usize],
+    /// M, query rows.
+    pub m: usize,
+    /// N, keys.
+    pub n: usize,
+    /// H, heads.
+    pub h: usize,
+    /// D, dimensions of a head.
+    pub d: usize,
+    /// The tensors the job reads, by name.
+    pub tensors: Buffers,
+}
+
+impl<'a> Job<'a> {
+    /// The job `op` on `problem`. Tensors that earlier stages write come from `made`.
+    ///
+    /// # Errors
+    /// The name of the tensor that is neither in the problem nor in `made`.
+    pub fn new(op: Op, problem: &'a Problem, made: &Buffers) -> Result<Self, &'static str> {
+        let mut tensors = Buffers::default();
+        for &name in op.inputs() {
+            let buffer = input(problem, name).or_else(|| made.get(name).cloned());
+            tensors.put(name, buffer.ok_or(name)?);
+        }
+        let inputs = &problem.inputs;
+        Ok(Self {
+            op,
+            params: inputs.params,
+            strictness: inputs.strictness,
+            quantize: problem.quantize,
+            windows: &inputs.windows,
+            spec: problem.spec.as_ref(),
+            pieces: &problem.pieces,
+            m: problem.m(),
+            n: problem.n(),
+            h: problem.h(),
+            d: problem.d(),
+            tensors,
+        })
+    }
+
+    /// The codes of that name.
+    ///
+    /// # Errors
+    /// [`Failure::Error`] where the job has none.
+    pub fn codes(&self, name: &str) -> Result<&Guarded<E4M3>, Failure> {
+        self.tensors.codes(name).ok_or_else(|| absent(name))
+    }
+
+    /// The floats of that name.
+    ///
+    /// # Errors
+    /// As [`Self::codes`].
+    pub fn f32(&self, name: &str) -> Result<&Guarded<f32>, Failure> {
+        self.tensors.f32(name).ok_or_else(|| absent(name))
+    }
+
+    /// The ids of that name.
+    ///
+    /// # Errors
+    /// As [`Self::codes`].
+    pub fn i32(&self, name: &str) -> Result<&Guarded<i32>, Failure> {
+        self.tensors.i32(name).ok_or_else(|| absent(name))
+    }
+}
+
+fn absent(name: &str) -> Failure {
+    Failure::Error(format!("the job has no tensor {name}"))
+}
+
+/// A tensor of the caller's.
+fn input(problem: &Problem, name: &str) -> Option<Buffer> {
+    let tensors = &problem.inputs.tensors;
+    let rows = problem.inputs.windows.rows();
+    let bounds = |of: fn(&hisa_ref::Window) -> &i32| {
+        Buffer::I32(Guarded::of(&[rows.len()], rows.iter().map(of)))
+    };
+    Some(match name {
+        "x" => Buffer::F32(Guarded::from_array(problem.x.as_ref()?)),
+        "q" => Buffer::Codes(Guarded::from_array(&tensors.q)),
+        "k" => Buffer::Codes(Guarded::from_array(&tensors.k)),
+        "k_scale" => Buffer::F32(Guarded::from_array(&tensors.k_scale)),
+        "weights" => Buffer::F32(Guarded::from_array(&tensors.weights)),
+        "ks" => bounds(|window| &window.ks),
+        "ke" => bounds(|window| &window.ke),
+        _ => return None,
+    })
+}
+
+/// What outputs and workspace hold before a backend runs. A result may not depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fill {
+    /// Zeros, as fresh memory often has: a fault that needs other contents does not show.
+    Zeros,
+    /// 0x7FFFFFFF: NaN as a float, an id far out of range.
+    Ones,
+}
+
+impl Fill {
+    const fn bits(self) -> u32 {
+        match self {
+            Self::Zeros => 0,
+            Self::Ones => 0x7FFF_FFFF,
+        }
+    }
+}
+
+/// The outputs of a job, and memory a backend may use on the way.
+#[derive(Debug, Clone, Default)]
+pub struct Outputs {
+    /// The tensors of [`Op::outputs`], in their shapes.
+    pub tensors: Buffers,
+    /// Scratch memory with the contents of [`Fill`]; a backend may resize it.
+    pub workspace: Vec<u32>,
+}
+
+/// Words of workspace every job is lent.
+pub const WORKSPACE_WORDS: usize = 64;
+
+impl Outputs {
+    /// The outputs of `op` on `problem`, all holding `fill`.
+    #[must_use]
+    pub fn new(op: Op, problem: &Problem, fill: Fill) -> Self {
+        let mut tensors = Buffers::default();
+        let bits = fill.bits();
+        for &name in op.outputs() {
+            let Some(shape) = problem.output_shape(op, name) else {
+                continue;
+            };
+            let buffer = match name {
+                "codes" | "pooled_k" => {
+                    Buffer::Codes(Guarded::filled(&shape, E4M3::from_bits(bits as u8 & 0x7F)))
+                }
+                "ks" | "ke" | "block_ids" | "slots" | "indices" => {
+                    Buffer::I32(Guarded::filled(&shape, bits as i32))
+                }
+                _ => Buffer::F32(Guarded::filled(&shape, f32::from_bits(bits))),
+            };
+            tensors.put(name, buffer);
+        }
+        Self {
+            tensors,
+            workspace: vec![bits; WORKSPACE_WORDS],
+        }
+    }
+
+    /// The codes of that name, to be written.
+    ///
+    /// # Errors
+    /// [`Failure::Error`] where the job has no such output.
+    pub fn codes(&mut self, name: &str) -> Result<&mut Guarded<E4M3>, Failure> {
+        self.tensors.codes_mut(name).ok_or_else(|| no_output(name))
+    }
+
+    /// The floats of that name, to be written.
+    ///
+    /// # Errors
+    /// As [`Self::codes`].
+    pub fn f32(&mut self, name: &str) -> Result<&mut Guarded<f32>, Failure> {
+        self.tensors.f32_mut(name).ok_or_else(|| no_output(name))
+    }
+
+    /// The ids of that name, to be written.
+    ///
+    /// # Errors
+    /// As [`Self::codes`].
+    pub fn i32(&mut self, name: &str) -> Result<&mut Guarded<i32>, Failure> {
+        self.tensors.i32_mut(name).ok_or_else(|| no_output(name))
+    }
+}
+
+fn no_output(name: &str) -> Failure {
+    Failure::Error(format!("the job has no output {name}"))
+}

@@ -1,0 +1,115 @@
+//! What a backend is asked about: arrays by value, from an address or from a file.
+
+use crate::case::{Case, CaseError, Inputs, WindowSpec};
+use crate::op::Op;
+use hisa_ref::stages::quantize::{QuantizeOptions, ScaleFormat};
+use hisa_ref::{Overflow, Strictness};
+use ndarray::Array2;
+
+/// A case as arrays. Everything a backend sees comes from here, so that a problem that was saved
+/// by value judges a backend exactly as the address it came from does.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    /// Parameters, windows and tensors.
+    pub inputs: Inputs,
+    /// Rows for `quantize`.
+    pub x: Option<Array2<f32>>,
+    /// Where the windows came from; `None` where they are given row by row.
+    pub spec: Option<WindowSpec>,
+    /// How `quantize` is run.
+    pub quantize: QuantizeOptions,
+    /// Keys present after each piece of `append`, ascending, the last one N; a piece below the
+    /// one before it rolls the cache back first.
+    pub pieces: Vec<usize>,
+}
+
+impl Problem {
+    /// Builds the arrays of `case`.
+    ///
+    /// # Errors
+    /// As [`Case::inputs`].
+    pub fn new(case: &Case) -> Result<Self, CaseError> {
+        let n = case.n;
+        let first = case.seed as usize % (n + 1);
+        Ok(Self {
+            inputs: case.inputs()?,
+            x: Some(case.x()?),
+            spec: case.windows.source.query_offsets().is_some().then(|| case.windows.clone()),
+            quantize: quantize_options(case.seed),
+            pieces: vec![first, n, first / 2, n],
+        })
+    }
+
+    /// M, query rows.
+    #[must_use]
+    pub fn m(&self) -> usize {
+        self.inputs.tensors.q.dim().0
+    }
+
+    /// N, keys.
+    #[must_use]
+    pub fn n(&self) -> usize {
+        self.inputs.tensors.k.nrows()
+    }
+
+    /// H, heads.
+    #[must_use]
+    pub fn h(&self) -> usize {
+        self.inputs.tensors.q.dim().1
+    }
+
+    /// D, dimensions of a head.
+    #[must_use]
+    pub fn d(&self) -> usize {
+        self.inputs.tensors.q.dim().2
+    }
+
+    /// B, keys of a block.
+    #[must_use]
+    pub fn b(&self) -> usize {
+        self.inputs.params.block_size()
+    }
+
+    /// Nb, pooled blocks.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        hisa_ref::params::block_count(self.n(), self.b())
+    }
+
+    /// Blocks `block_sparse` keeps: ceil(K/B).
+    #[must_use]
+    pub fn sparse_blocks(&self) -> usize {
+        self.inputs.params.topk_tokens().div_ceil(self.b())
+    }
+
+    /// The shape the tensor `name` has when `op` writes it; `None` where `op` does not.
+    #[must_use]
+    pub fn output_shape(&self, op: Op, name: &str) -> Option<Vec<usize>> {
+        let params = &self.inputs.params;
+        let m = self.m();
+        Some(match (op, name) {
+            (Op::Windows, "ks" | "ke") => vec![m],
+            (_, "codes") => self.x.as_ref().map(|x| vec![x.nrows(), x.ncols()])?,
+            (_, "scale") => vec![self.x.as_ref()?.nrows()],
+            (_, "pooled_k") => vec![self.blocks(), self.d()],
+            (_, "pooled_scale") => vec![self.blocks()],
+            (_, "block_scores" | "block_mask") => vec![m, self.blocks()],
+            (Op::BlockSparse, "block_ids") => vec![m, self.sparse_blocks()],
+            (Op::BlockSparse, "indices") => vec![m, self.sparse_blocks() * self.b()],
+            (_, "block_ids") => vec![m, params.block_topk()],
+            (_, "token_scores") => vec![m, params.slots()],
+            (_, "flat_scores") => vec![m, self.n()],
+            (_, "slots" | "indices") => vec![m, params.topk_tokens()],
+            _ => return None,
+        })
+    }
+}
+
+/// One combination of scale format and overflow per case, by its seed, so that all come up.
+fn quantize_options(seed: u64) -> QuantizeOptions {
+    QuantizeOptions {
+        format: if seed & 1 == 0 { ScaleFormat::F32 } else { ScaleFormat::Ue8m0 },
+        overflow: if seed & 2 == 0 { Overflow::Saturating } else { Overflow::NonSaturating },
+        strictness: Strictness::Permissive,
+    }
+}

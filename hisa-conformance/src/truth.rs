@@ -1,0 +1,87 @@
+//! The true results of a problem, against which a backend is judged.
+
+use crate::backend::{Backend, Buffers, Failure, Fill, Job, Outputs};
+use crate::op::Op;
+use crate::problem::Problem;
+use hisa_ref::Stage;
+
+/// What every job should give, computed by a backend that is beyond doubt here: the reference,
+/// or for the reference itself the oracle.
+///
+/// The stages are run in order, each on the results of those before it, so that the results of
+/// one stage are also the inputs of isolated runs of the next.
+#[derive(Debug)]
+pub struct Truth {
+    results: [Result<Buffers, Failure>; Op::ALL.len()],
+    /// Every stage's outputs, by name.
+    chain: Buffers,
+}
+
+impl Truth {
+    /// Runs `basis` on everything.
+    #[must_use]
+    pub fn new(problem: &Problem, basis: &mut dyn Backend) -> Self {
+        let mut chain = Buffers::default();
+        let mut results = Op::ALL.map(|_| Err(Failure::Unsupported(String::new())));
+        for op in Op::ALL {
+            let result = match op {
+                // What the stages gave, one after the other.
+                Op::Append => of_chain(&chain, &["pooled_k", "pooled_scale"]),
+                Op::Hisa => of_chain(&chain, &["indices"]),
+                _ => run(op, problem, &chain, basis),
+            };
+            if let (Op::Stage(_), Ok(made)) = (op, &result) {
+                for (name, buffer) in made.iter() {
+                    chain.put(name, buffer.clone());
+                }
+            }
+            results[op.index()] = result;
+        }
+        Self { results, chain }
+    }
+
+    /// The true outputs of `op`.
+    ///
+    /// # Errors
+    /// Why there are none: the parameters do not allow it, or the problem has no such inputs.
+    pub fn of(&self, op: Op) -> Result<&Buffers, &Failure> {
+        self.results[op.index()].as_ref()
+    }
+
+    /// True outputs of all stages by name: what isolated runs are fed with.
+    #[must_use]
+    pub fn chain(&self) -> &Buffers {
+        &self.chain
+    }
+
+    /// The first stage without a result. A generated case has none.
+    #[must_use]
+    pub fn missing_stage(&self) -> Option<(Stage, &Failure)> {
+        Stage::ALL.into_iter().find_map(|stage| {
+            let failure = self.of(Op::Stage(stage)).err()?;
+            Some((stage, failure))
+        })
+    }
+}
+
+fn run(
+    op: Op,
+    problem: &Problem,
+    chain: &Buffers,
+    basis: &mut dyn Backend,
+) -> Result<Buffers, Failure> {
+    let absent = |name: &str| Failure::Unsupported(format!("there is no {name}"));
+    let mut job = Job::new(op, problem, chain).map_err(absent)?;
+    let mut out = Outputs::new(op, problem, Fill::Ones);
+    basis.run(&mut job, &mut out)?;
+    Ok(out.tensors)
+}
+
+fn of_chain(chain: &Buffers, names: &[&'static str]) -> Result<Buffers, Failure> {
+    let mut found = Buffers::default();
+    for &name in names {
+        let buffer = chain.get(name).ok_or_else(|| Failure::Unsupported("no chain".into()))?;
+        found.put(name, buffer.clone());
+    }
+    Ok(found)
+}
