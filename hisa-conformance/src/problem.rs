@@ -3,8 +3,8 @@
 use crate::case::{Case, CaseError, Inputs, WindowSpec};
 use crate::op::Op;
 use hisa_ref::stages::quantize::{QuantizeOptions, ScaleFormat};
-use hisa_ref::{Overflow, Strictness};
-use ndarray::Array2;
+use hisa_ref::{Overflow, Strictness, Windows};
+use ndarray::{Array2, Axis};
 
 /// A case as arrays. Everything a backend sees comes from here, so that a problem that was saved
 /// by value judges a backend exactly as the address it came from does.
@@ -34,10 +34,30 @@ impl Problem {
         Ok(Self {
             inputs: case.inputs()?,
             x: Some(case.x()?),
-            spec: case.windows.source.query_offsets().is_some().then(|| case.windows.clone()),
+            spec: case
+                .windows
+                .source
+                .query_offsets()
+                .is_some()
+                .then(|| case.windows.clone()),
             quantize: quantize_options(case.seed),
             pieces: vec![first, n, first / 2, n],
         })
+    }
+
+    /// The same keys with some of the rows, in the order given.
+    #[must_use]
+    pub fn with_rows(&self, rows: &[usize]) -> Self {
+        let mut selected = self.clone();
+        let tensors = &self.inputs.tensors;
+        selected.inputs.tensors.q = tensors.q.select(Axis(0), rows);
+        selected.inputs.tensors.weights = tensors.weights.select(Axis(0), rows);
+        let all = &self.inputs.windows;
+        let windows = rows.iter().map(|&row| all.rows()[row]).collect();
+        selected.inputs.windows = Windows::new(windows, all.n())
+            .unwrap_or_else(|_| unreachable!("windows of {} were valid before", all.len()));
+        selected.spec = None;
+        selected
     }
 
     /// M, query rows.
@@ -108,8 +128,16 @@ impl Problem {
 /// One combination of scale format and overflow per case, by its seed, so that all come up.
 fn quantize_options(seed: u64) -> QuantizeOptions {
     QuantizeOptions {
-        format: if seed & 1 == 0 { ScaleFormat::F32 } else { ScaleFormat::Ue8m0 },
-        overflow: if seed & 2 == 0 { Overflow::Saturating } else { Overflow::NonSaturating },
+        format: if seed & 1 == 0 {
+            ScaleFormat::F32
+        } else {
+            ScaleFormat::Ue8m0
+        },
+        overflow: if seed & 2 == 0 {
+            Overflow::Saturating
+        } else {
+            Overflow::NonSaturating
+        },
         strictness: Strictness::Permissive,
     }
 }

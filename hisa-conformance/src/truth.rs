@@ -80,7 +80,9 @@ fn run(
 fn of_chain(chain: &Buffers, names: &[&'static str]) -> Result<Buffers, Failure> {
     let mut found = Buffers::default();
     for &name in names {
-        let buffer = chain.get(name).ok_or_else(|| Failure::Unsupported("no chain".into()))?;
+        let buffer = chain
+            .get(name)
+            .ok_or_else(|| Failure::Unsupported("no chain".into()))?;
         found.put(name, buffer.clone());
     }
     Ok(found)

@@ -122,7 +122,9 @@ impl<T: Element> Guarded<T> {
     #[must_use]
     pub fn row(&self, row: usize) -> &[T] {
         let columns = self.columns();
-        self.body().get(row * columns..(row + 1) * columns).unwrap_or(&[])
+        self.body()
+            .get(row * columns..(row + 1) * columns)
+            .unwrap_or(&[])
     }
 
     /// The tensor as a matrix of [`Self::rows`] by [`Self::columns`].
@@ -137,8 +139,15 @@ impl<T: Element> Guarded<T> {
     pub fn damaged_guard(&self) -> Option<isize> {
         let changed = |at: &usize| !self.arena[*at].same_bits(T::GUARD);
         let end = self.arena.len() - MARGIN;
-        let before = (0..MARGIN).rev().find(changed).map(|at| at as isize - MARGIN as isize);
-        before.or_else(|| (end..self.arena.len()).find(changed).map(|at| (at - end) as isize))
+        let before = (0..MARGIN)
+            .rev()
+            .find(changed)
+            .map(|at| at as isize - MARGIN as isize);
+        before.or_else(|| {
+            (end..self.arena.len())
+                .find(changed)
+                .map(|at| (at - end) as isize)
+        })
     }
 
     /// The first element in which two tensors have different bits; 0 where their shapes differ.
@@ -269,7 +278,9 @@ impl Buffers {
     /// The tensor of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Buffer> {
-        self.iter().find(|(known, _)| *known == name).map(|(_, buffer)| buffer)
+        self.iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, buffer)| buffer)
     }
 
     fn get_mut(&mut self, name: &str) -> Option<&mut Buffer> {

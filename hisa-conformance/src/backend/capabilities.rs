@@ -37,6 +37,12 @@ impl Capabilities {
         }
     }
 
+    /// Whether scores are the real results, rounded once.
+    #[must_use]
+    pub const fn exact_scores(&self) -> bool {
+        true
+    }
+
     /// Why the backend does not take this job on this problem; `None` where it does.
     #[must_use]
     pub fn refuses(&self, op: Op, problem: &Problem) -> Option<String> {

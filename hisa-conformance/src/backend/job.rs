@@ -141,7 +141,7 @@ pub struct Outputs {
 }
 
 /// Words of workspace every job is lent.
-pub const WORKSPACE_WORDS: usize = 64;
+pub(crate) const WORKSPACE_WORDS: usize = 64;
 
 impl Outputs {
     /// The outputs of `op` on `problem`, all holding `fill`.

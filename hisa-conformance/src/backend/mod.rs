@@ -60,7 +60,10 @@ pub trait Backend: Send {
 /// The backends that are always there, and what they are.
 pub const NAMES: [(&str, &str); 2] = [
     ("reference", "The crate hisa-ref, by its fast paths."),
-    ("oracle", "Big integers, one thread; shares no code with the reference."),
+    (
+        "oracle",
+        "Big integers, one thread; shares no code with the reference.",
+    ),
 ];
 
 /// The backend of that name.

@@ -46,7 +46,10 @@ impl Backend for Oracle {
             Op::Stage(Stage::BlockPool) => {
                 let (k, scales) = (bytes(job.codes("k")?), job.f32("k_scale")?.body());
                 let (codes, scales) = second::block_pool(&k, scales, job.d, params.block_size);
-                fill(out.codes("pooled_k")?, codes.into_iter().map(E4M3::from_bits));
+                fill(
+                    out.codes("pooled_k")?,
+                    codes.into_iter().map(E4M3::from_bits),
+                );
                 fill(out.f32("pooled_scale")?, scales);
                 Ok(())
             }
@@ -105,12 +108,21 @@ fn run_stage(
             fill(out.f32("token_scores")?, scores);
         }
         Stage::TokenTopk => {
-            let (scores, ids) = (job.f32("token_scores")?.body(), job.i32("block_ids")?.body());
-            fill(out.i32("slots")?, second::token_topk(scores, ids, &windows, params));
+            let (scores, ids) = (
+                job.f32("token_scores")?.body(),
+                job.i32("block_ids")?.body(),
+            );
+            fill(
+                out.i32("slots")?,
+                second::token_topk(scores, ids, &windows, params),
+            );
         }
         Stage::IndexMap => {
             let (slots, ids) = (job.i32("slots")?.body(), job.i32("block_ids")?.body());
-            fill(out.i32("indices")?, second::index_map(slots, ids, &windows, params));
+            fill(
+                out.i32("indices")?,
+                second::index_map(slots, ids, &windows, params),
+            );
         }
     }
     Ok(())
@@ -118,7 +130,9 @@ fn run_stage(
 
 /// Windows made from offsets, by the oracle's own rules.
 fn windows(job: &Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
-    let spec = job.spec.ok_or_else(|| Failure::Unsupported("no offsets".into()))?;
+    let spec = job
+        .spec
+        .ok_or_else(|| Failure::Unsupported("no offsets".into()))?;
     let rows = job.m - spec.padding_rows;
     let global_rows = rows * spec.shard.map_or(1, |shard| shard.ranks);
     let narrow = |offsets: &[i64]| offsets.iter().map(|&at| at as i32).collect::<Vec<i32>>();

@@ -64,11 +64,7 @@ impl Backend for Reference {
     }
 }
 
-fn run_stage(
-    stage: Stage,
-    job: &Job<'_>,
-    out: &mut Outputs,
-) -> std::result::Result<(), Failure> {
+fn run_stage(stage: Stage, job: &Job<'_>, out: &mut Outputs) -> std::result::Result<(), Failure> {
     let (b, params, windows) = (job.params.block_size(), job.params, job.windows);
     match stage {
         Stage::Quantize => {
@@ -96,7 +92,10 @@ fn run_stage(
             copy(&ids, out.i32("block_ids")?)
         }
         Stage::TokenScores => {
-            let (keys, ids) = (keys(job, "k", "k_scale", job.strictness)?, job.i32("block_ids")?);
+            let (keys, ids) = (
+                keys(job, "k", "k_scale", job.strictness)?,
+                job.i32("block_ids")?,
+            );
             let scores = token_scores::run(&queries(job)?, &keys, windows, ids.view2(), b)?;
             copy(&scores, out.f32("token_scores")?)
         }
@@ -114,7 +113,9 @@ fn run_stage(
 }
 
 fn windows(job: &Job<'_>, out: &mut Outputs) -> std::result::Result<(), Failure> {
-    let spec = job.spec.ok_or_else(|| Failure::Unsupported("no offsets".into()))?;
+    let spec = job
+        .spec
+        .ok_or_else(|| Failure::Unsupported("no offsets".into()))?;
     let made = spec.resolve(job.m, job.n)?;
     let bounds = made.rows().iter();
     fill(out.i32("ks")?, bounds.clone().map(|window| window.ks));
@@ -176,7 +177,11 @@ fn q<'a>(job: &'a Job<'_>) -> std::result::Result<ArrayView3<'a, E4M3>, Failure>
 }
 
 fn queries<'a>(job: &'a Job<'_>) -> std::result::Result<Queries<'a>, Failure> {
-    Ok(Queries::new(q(job)?, job.f32("weights")?.view2(), job.strictness)?)
+    Ok(Queries::new(
+        q(job)?,
+        job.f32("weights")?.view2(),
+        job.strictness,
+    )?)
 }
 
 fn input<'a>(job: &'a Job<'_>) -> std::result::Result<IndexerInput<'a>, Failure> {

@@ -1,80 +1,240 @@
-//! The checks of a case, in the order they are judged.
+//! The checks, in the order they are judged.
 //!
-//! Every entry of [`CHECKS`] names what it looks at, the word of the check, and the SPEC clause it
-//! holds the subject to. A check passes, does not apply, or fails with a sentence; a run in which
-//! an entry never applied is itself at fault ([`crate::runner::Summary::unexercised`]).
+//! Every entry of [`CHECKS`] names the job it looks at, the word of the check, and the SPEC clause
+//! it holds the backend to. Jobs come in the order of the data; within a job, checks come in the
+//! order of [`Group`], so that the first finding of a case is the one nearest to its cause.
 
-mod context;
-mod invariants;
-mod oracle;
+mod mask;
+pub(crate) mod plain;
+mod relations;
+mod scores;
+mod selection;
+mod slots;
 
-pub use context::Context;
+use crate::op::Op;
+use crate::trial::Trial;
+use hisa_ref::Stage::*;
+use serde::{Deserialize, Serialize};
 
 /// What one check found on one case.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// The subject does what the clause says.
+    /// The backend does what the clause says.
     Pass,
-    /// The case says nothing about this clause.
-    NotApplicable,
-    /// The subject departs from the clause; the sentence gives place and numbers.
-    Fail(String),
+    /// The case says nothing about this clause, and why.
+    NotApplicable(&'static str),
+    /// The backend does not take the case, and why.
+    Skip(String),
+    /// The backend departs from the clause.
+    Fail(Box<Detail>),
 }
 
-impl Verdict {
-    /// `Pass`, or `Fail` with the first difference.
-    pub(crate) fn from_difference(difference: Option<String>) -> Self {
-        difference.map_or(Self::Pass, Self::Fail)
+/// Where a backend departs from a clause, and by how much.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Detail {
+    /// The first coordinate: `slots[0, 3]`.
+    pub at: String,
+    /// What the specification asks for there, with its bits.
+    pub expected: String,
+    /// What the backend wrote.
+    pub got: String,
+    /// What the declared arithmetic allows, and how far beyond it the value is.
+    pub bound: Option<String>,
+    /// Further elements of the same kind.
+    pub more: u64,
+    /// The cause, in a sentence, where it can be told.
+    pub cause: Option<String>,
+}
+
+/// Kinds of checks, in the order in which a job is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Group {
+    /// It gives an answer at all.
+    Runs,
+    /// Types and sizes.
+    Shape,
+    /// The pattern of infinities.
+    Mask,
+    /// Ids by themselves: range, tail, duplicates, number.
+    Slots,
+    /// Values.
+    Scores,
+    /// The chosen sets, and their order.
+    Selection,
+    /// Runs of related problems against each other.
+    Relations,
+    /// Two runs of the same problem.
+    Repeat,
+    /// Bytes that are not the backend's to write.
+    Guard,
+    /// Old contents of outputs and workspace.
+    Stale,
+}
+
+impl Group {
+    /// All groups in order.
+    pub const ALL: [Self; 10] = [
+        Self::Runs,
+        Self::Shape,
+        Self::Mask,
+        Self::Slots,
+        Self::Scores,
+        Self::Selection,
+        Self::Relations,
+        Self::Repeat,
+        Self::Guard,
+        Self::Stale,
+    ];
+
+    /// The word of reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Runs => "runs",
+            Self::Shape => "shape",
+            Self::Mask => "mask",
+            Self::Slots => "slots",
+            Self::Scores => "scores",
+            Self::Selection => "selection",
+            Self::Relations => "relations",
+            Self::Repeat => "repeat",
+            Self::Guard => "guard",
+            Self::Stale => "stale",
+        }
     }
 }
 
-/// A check: subject, word, clause, and what it does.
-#[derive(Debug, Clone, Copy)]
+/// A check: job, group, word, clause, and what it does.
+#[derive(Clone, Copy)]
 pub struct Check {
-    /// Stage or indexer, by its one name.
-    pub subject: &'static str,
-    /// Word of the check.
+    /// What it looks at.
+    pub op: Op,
+    /// When it is judged.
+    pub group: Group,
+    /// Its word.
     pub name: &'static str,
     /// SPEC clause.
     pub clause: &'static str,
     /// Judges one case.
-    pub judge: fn(&Context) -> hisa_ref::Result<Verdict>,
+    pub judge: fn(&mut Trial<'_>, Op) -> Verdict,
 }
 
+impl Check {
+    /// `token_topk.selection`: how commands, expectations and reports name it.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{}.{}", self.op, self.name)
+    }
+}
+
+impl std::fmt::Debug for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (SPEC {})", self.id(), self.clause)
+    }
+}
+
+/// Position in [`CHECKS`] of the check with this id.
+#[must_use]
+pub fn position(id: &str) -> Option<usize> {
+    CHECKS.iter().position(|check| check.id() == id)
+}
+
+/// The checks every job has, around those of its own.
 macro_rules! checks {
-    ($($subject:literal $name:literal $clause:literal $judge:path;)*) => {
-        &[$(Check { subject: $subject, name: $name, clause: $clause, judge: $judge },)*]
+    ($($op:expr => [$($group:ident $name:literal $clause:literal $judge:path;)*])*) => {
+        &[$(
+            Check { op: $op, group: Group::Runs, name: "runs", clause: "10.18", judge: plain::runs },
+            Check { op: $op, group: Group::Shape, name: "shape", clause: "10.1", judge: plain::shape },
+            $(Check { op: $op, group: Group::$group, name: $name, clause: $clause, judge: $judge },)*
+            Check { op: $op, group: Group::Repeat, name: "repeat", clause: "10.10", judge: plain::repeat },
+            Check { op: $op, group: Group::Guard, name: "guard", clause: "10.19", judge: plain::guard },
+            Check { op: $op, group: Group::Guard, name: "inputs", clause: "10.12", judge: plain::inputs },
+            Check { op: $op, group: Group::Stale, name: "stale", clause: "10.11", judge: plain::stale },
+        )*]
     };
 }
 
 /// All checks.
 pub const CHECKS: &[Check] = checks! {
-    "windows" "oracle" "W.4" oracle::windows;
-    "quantize" "oracle" "1.4" oracle::quantize;
-    "block_pool" "oracle" "2.2" oracle::block_pool;
-    "block_scores" "oracle" "3.1" oracle::block_scores;
-    "block_mask" "oracle" "4.1" oracle::block_mask;
-    "block_topk" "oracle" "5.3" oracle::block_topk;
-    "token_scores" "oracle" "6.2" oracle::token_scores;
-    "token_topk" "oracle" "7.2" oracle::token_topk;
-    "index_map" "oracle" "8.1" oracle::index_map;
-    "hisa" "oracle" "9.1" oracle::hisa;
-    "dsa" "oracle" "9.2" oracle::dsa;
-    "block_sparse" "oracle" "9.3" oracle::block_sparse;
-    "hisa" "shape" "10.1" invariants::shape;
-    "hisa" "range" "10.2" invariants::range;
-    "hisa" "tail" "10.3" invariants::tail;
-    "hisa" "unique" "10.4" invariants::unique;
-    "hisa" "count" "10.5" invariants::count;
-    "block_topk" "forced" "10.6" invariants::forced;
-    "block_mask" "mask" "10.7" invariants::mask;
-    "hisa" "window" "10.8" invariants::window;
-    "hisa" "rows" "10.9" invariants::rows;
-    "hisa" "repeat" "10.10" invariants::repeat;
-    "hisa" "inputs" "10.12" invariants::inputs;
-    "hisa" "nest" "10.13" invariants::nest;
-    "hisa" "permute" "10.14" invariants::permute;
-    "hisa" "scale" "10.15" invariants::scale;
-    "hisa" "equal-flat" "10.16" invariants::equal_flat;
-    "block_pool" "append" "9.5" invariants::append;
+    Op::Windows => [
+        Scores "values" "W.4" scores::values;
+    ]
+    Op::Stage(Quantize) => [
+        Scores "values" "1.4" scores::values;
+    ]
+    Op::Stage(BlockPool) => [
+        Scores "values" "2.2" scores::values;
+    ]
+    Op::Stage(BlockScores) => [
+        Scores "scores" "3.1" scores::block_scores;
+        Relations "permute" "10.14" relations::permute;
+    ]
+    Op::Stage(BlockMask) => [
+        Mask "mask" "10.7" mask::block_mask;
+        Scores "values" "4.1" scores::values;
+    ]
+    Op::Stage(BlockTopk) => [
+        Slots "range" "10.2" slots::blocks_range;
+        Slots "unique" "10.4" slots::unique;
+        Slots "forced" "10.6" slots::forced;
+        Selection "selection" "5.3" selection::blocks;
+    ]
+    Op::Stage(TokenScores) => [
+        Mask "mask" "6.2" mask::token_scores;
+        Scores "scores" "6.2" scores::token_scores;
+        Relations "permute" "10.14" relations::permute;
+        Relations "scale" "10.15" relations::scale;
+    ]
+    Op::Stage(TokenTopk) => [
+        Slots "range" "10.2" slots::range;
+        Slots "tail" "10.3" slots::tail;
+        Slots "unique" "10.4" slots::unique;
+        Slots "count" "10.5" slots::count;
+        Selection "selection" "7.2" selection::isolated;
+        Selection "order" "7.2" selection::order;
+    ]
+    Op::Stage(IndexMap) => [
+        Slots "range" "10.2" slots::range;
+        Scores "values" "8.1" scores::values;
+    ]
+    Op::Append => [
+        Scores "values" "9.5" scores::values;
+    ]
+    Op::Hisa => [
+        Slots "range" "10.2" slots::range;
+        Slots "tail" "10.3" slots::tail;
+        Slots "unique" "10.4" slots::unique;
+        Slots "count" "10.5" slots::count;
+        Selection "selection" "9.1" selection::chained;
+        Selection "order" "7.2" selection::order;
+        Relations "window" "10.8" relations::window;
+        Relations "split" "10.9" relations::split;
+        Relations "rows" "10.9" relations::rows;
+        Relations "neighbours" "10.9" relations::neighbours;
+        Relations "nest" "10.13" relations::nest;
+        Relations "permute" "10.14" relations::permute;
+        Relations "scale" "10.15" relations::scale;
+        Relations "equal-flat" "10.16" relations::equal_flat;
+    ]
+    Op::Dsa => [
+        Mask "mask" "9.2" mask::flat_scores;
+        Slots "range" "10.2" slots::range;
+        Slots "tail" "10.3" slots::tail;
+        Slots "unique" "10.4" slots::unique;
+        Slots "count" "10.5" slots::count;
+        Scores "scores" "9.2" scores::flat_scores;
+        Selection "selection" "9.2" selection::chained;
+        Selection "order" "9.2" selection::order;
+        Relations "window" "10.8" relations::window;
+        Relations "rows" "10.9" relations::rows;
+        Relations "nest" "10.13" relations::nest;
+    ]
+    Op::BlockSparse => [
+        Slots "range" "10.2" slots::range;
+        Slots "tail" "10.3" slots::tail;
+        Slots "unique" "10.4" slots::unique;
+        Selection "selection" "9.3" selection::chained;
+        Relations "rows" "10.9" relations::rows;
+    ]
 };

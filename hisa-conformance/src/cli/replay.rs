@@ -20,8 +20,22 @@ pub struct ReplayArgs {
 /// [`CliError::Case`] where the case cannot be run, [`CliError::Stdout`] where nothing can be
 /// printed.
 pub fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
-    args.case.inputs()?;
-    let summary = runner::replay(args.case.clone());
+    let problem = crate::problem::Problem::new(&args.case)?;
+    let mut summary = crate::summary::Summary::default();
+    let mut backend = crate::backend::reference::Reference::new();
+    let mut basis = runner::basis(&backend);
+    let source = crate::summary::Source {
+        generator: "replay".into(),
+        index: 0,
+    };
+    let address = args.case.to_string();
+    runner::judge(
+        &problem,
+        (&source, &address),
+        &mut backend,
+        basis.as_mut(),
+        &mut summary,
+    );
     for finding in &summary.findings {
         print(&text::finding(finding))?;
     }

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 const CASES_MAX: u64 = 1 << 40;
 
 /// Arguments of `hisa run`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct RunArgs {
     /// Seed of the generated cases; the same seed gives the same cases [default: a fixed one].
     #[arg(long, value_name = "S", value_parser = seed)]
@@ -19,6 +19,9 @@ pub struct RunArgs {
     /// How many random cases to run, beside the fixed ones [default: as many as the effort holds].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=CASES_MAX))]
     pub cases: Option<u64>,
+    /// Backend on trial.
+    #[arg(long, default_value = "reference")]
+    pub backend: String,
     /// How much work to do.
     #[arg(long, value_enum, default_value_t)]
     pub effort: Effort,
@@ -39,6 +42,7 @@ fn seed(text: &str) -> Result<u64, String> {
 /// [`CliError::Stdout`] where nothing can be printed.
 pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
     let plan = Plan {
+        backend: args.backend.clone(),
         seed: args.seed.unwrap_or(DEFAULT_SEED),
         cases: args.cases,
         effort: args.effort,
@@ -56,7 +60,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
         plan.seed, plan.effort
     ))?;
     print(text::table(&summary).trim_end())?;
-    Ok(if summary.is_clean() {
+    Ok(if summary.findings_total == 0 {
         Outcome::Clean
     } else {
         Outcome::Findings

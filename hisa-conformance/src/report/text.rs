@@ -1,7 +1,7 @@
 //! The table of a run, and its findings, as plain text.
 
 use crate::check::CHECKS;
-use crate::runner::{Finding, Summary};
+use crate::summary::{Finding, Summary};
 use std::fmt::Write;
 
 /// The table: one line per check, then the totals.
@@ -14,8 +14,12 @@ pub fn table(summary: &Summary) -> String {
             (0, _) => "",
             _ => "  FAIL",
         };
-        let (subject, name, clause) = (check.subject, check.name, check.clause);
-        let (passed, skipped, failed) = (tally.passed, tally.not_applicable, tally.failed);
+        let (subject, name, clause) = (check.op.name(), check.name, check.clause);
+        let (passed, skipped, failed) = (
+            tally.passed,
+            tally.not_applicable + tally.skipped,
+            tally.failed,
+        );
         let line = format!(
             "{subject:<13} {name:<11} {clause:<5} {passed:>8} {skipped:>6} {failed:>7}{verdict}"
         );
@@ -27,15 +31,10 @@ pub fn table(summary: &Summary) -> String {
         .iter()
         .map(|(name, count)| format!("{count} {name}"))
         .collect();
-    let (total, seconds) = (summary.total_cases(), summary.elapsed.as_secs_f64());
-    let verdict = if summary.is_clean() {
-        "clean"
-    } else {
-        "NOT CLEAN"
-    };
     let _ = writeln!(
         out,
-        "{verdict}: {total} cases ({}), {} findings, {seconds:.1} s",
+        "{} cases ({}), {} findings",
+        summary.total_cases(),
         parts.join(", "),
         summary.findings_total
     );
@@ -45,21 +44,17 @@ pub fn table(summary: &Summary) -> String {
 /// One finding, in four lines; the last one is the command that shows it again.
 #[must_use]
 pub fn finding(finding: &Finding) -> String {
-    let head = finding.check.map_or_else(
-        || "FAIL case could not run".to_owned(),
-        |check| {
-            let check = &CHECKS[check];
-            format!(
-                "FAIL {}.{}  SPEC {}",
-                check.subject, check.name, check.clause
-            )
-        },
+    let check = &CHECKS[finding.check];
+    let (at, expected, got) = (
+        &finding.detail.at,
+        &finding.detail.expected,
+        &finding.detail.got,
     );
-    let (generator, index) = finding.source;
-    let (text, address) = (&finding.text, &finding.address);
+    let case = &finding.case;
     format!(
-        "{head}\n  at      {text}\n  case    {address} ({generator} {index})\n  \
-         replay  hisa replay {address}"
+        "FAIL {}  SPEC {}\n  at {at}: expected {expected}, got {got}\n  replay hisa replay {case}",
+        check.id(),
+        check.clause
     )
 }
 
@@ -76,7 +71,9 @@ pub fn verdicts(summary: &Summary) -> String {
         let _ = writeln!(
             out,
             "{:<13} {:<11} {:<5} {word}",
-            check.subject, check.name, check.clause
+            check.op.name(),
+            check.name,
+            check.clause
         );
     }
     out

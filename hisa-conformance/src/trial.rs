@@ -1,0 +1,194 @@
+//! One problem on one backend: runs, kept for all checks that look at them.
+
+use crate::backend::{Backend, Buffers, Capabilities, Failure, Fill, Job, Outputs};
+use crate::check::Verdict;
+use crate::check::plain::{Change, change, misshapen};
+use crate::measure::Measures;
+use crate::op::Op;
+use crate::problem::Problem;
+use crate::truth::Truth;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What one call of a backend left behind.
+#[derive(Debug)]
+pub struct Run {
+    /// What it wrote.
+    pub outputs: Result<Buffers, Failure>,
+    /// The input it changed, guards included, and the first place.
+    pub changed_input: Option<(&'static str, isize)>,
+}
+
+/// A problem, the truth about it, and a backend on trial.
+pub struct Trial<'a> {
+    /// The problem.
+    pub problem: &'a Problem,
+    /// Its true results.
+    pub truth: &'a Truth,
+    /// How far scores were off.
+    pub measures: Measures,
+    backend: &'a mut dyn Backend,
+    base: [Option<Run>; Op::ALL.len()],
+    twice: [Option<Twice>; Op::ALL.len()],
+}
+
+/// What further runs of the same job changed.
+#[derive(Debug)]
+pub struct Twice {
+    /// A run with the same contents of outputs and workspace.
+    pub repeat: Option<Change>,
+    /// A run with other contents.
+    pub stale: Option<Change>,
+}
+
+impl<'a> Trial<'a> {
+    /// Nothing runs before a check asks for it.
+    pub fn new(problem: &'a Problem, truth: &'a Truth, backend: &'a mut dyn Backend) -> Self {
+        Self {
+            problem,
+            truth,
+            measures: Measures::default(),
+            backend,
+            base: Op::ALL.map(|_| None),
+            twice: Op::ALL.map(|_| None),
+        }
+    }
+
+    /// What the backend says it can do.
+    #[must_use]
+    pub fn capabilities(&self) -> &Capabilities {
+        self.backend.capabilities()
+    }
+
+    /// The first run of `op`, into zeroed outputs: a stage on the true results of the stages
+    /// before it, an indexer on the caller's tensors.
+    ///
+    /// # Errors
+    /// [`Verdict::Skip`] where the backend does not take the job, [`Verdict::NotApplicable`]
+    /// where the problem has no such job.
+    pub fn first(&mut self, op: Op) -> Result<&Run, Verdict> {
+        if let Some(why) = self.capabilities().refuses(op, self.problem) {
+            return Err(Verdict::Skip(why));
+        }
+        if let Err(failure) = self.truth.of(op) {
+            return Err(Verdict::NotApplicable(match failure {
+                Failure::Refused(_) => "the parameters do not allow it",
+                _ => "the case has no such inputs",
+            }));
+        }
+        if self.base[op.index()].is_none() {
+            let run = self.again(op, Fill::Zeros);
+            self.base[op.index()] = Some(run);
+        }
+        match &self.base[op.index()] {
+            Some(Run {
+                outputs: Err(Failure::Unsupported(why)),
+                ..
+            }) => Err(Verdict::Skip(why.clone())),
+            Some(run) => Ok(run),
+            None => unreachable!("it has just been run"),
+        }
+    }
+
+    /// What [`Self::first`] wrote, of whatever shape.
+    ///
+    /// # Errors
+    /// As [`Self::first`], and [`Verdict::NotApplicable`] where it gave nothing.
+    pub fn written(&mut self, op: Op) -> Result<&Buffers, Verdict> {
+        match &self.first(op)?.outputs {
+            Ok(buffers) => Ok(buffers),
+            Err(_) => Err(Verdict::NotApplicable("it did not run")),
+        }
+    }
+
+    /// The outputs of [`Self::first`], in their types and shapes.
+    ///
+    /// # Errors
+    /// As [`Self::written`], and [`Verdict::NotApplicable`] where a shape is wrong.
+    pub fn outputs(&mut self, op: Op) -> Result<&Buffers, Verdict> {
+        let problem = self.problem;
+        let outputs = self.written(op)?;
+        match misshapen(op, problem, outputs) {
+            Some(_) => Err(Verdict::NotApplicable("a shape is wrong")),
+            None => Ok(outputs),
+        }
+    }
+
+    /// Runs the job again with other contents of outputs and workspace; where that changes
+    /// something, once more with the same, to tell which of the two it was.
+    pub fn twice(&mut self, op: Op) -> &Twice {
+        if self.twice[op.index()].is_none() {
+            let filled = self.against_first(op, Fill::Ones);
+            let repeat = filled
+                .as_ref()
+                .and_then(|_| self.against_first(op, Fill::Zeros));
+            let stale = if repeat.is_some() { None } else { filled };
+            self.twice[op.index()] = Some(Twice { repeat, stale });
+        }
+        match &self.twice[op.index()] {
+            Some(twice) => twice,
+            None => unreachable!("it has just been run"),
+        }
+    }
+
+    fn against_first(&mut self, op: Op, fill: Fill) -> Option<Change> {
+        let later = self.again(op, fill);
+        change(self.outputs(op).ok()?, &later.outputs)
+    }
+
+    /// Runs `op` once more on the same problem.
+    pub fn again(&mut self, op: Op, fill: Fill) -> Run {
+        self.on(op, self.problem, self.truth.chain(), fill)
+    }
+
+    /// Runs `op` on another problem, whose tensors of earlier stages are in `made`.
+    pub fn on(&mut self, op: Op, problem: &Problem, made: &Buffers, fill: Fill) -> Run {
+        let mut job = match Job::new(op, problem, made) {
+            Ok(job) => job,
+            Err(name) => {
+                let why = format!("there is no {name}");
+                return Run {
+                    outputs: Err(Failure::Unsupported(why)),
+                    changed_input: None,
+                };
+            }
+        };
+        let before = job.tensors.clone();
+        let mut out = Outputs::new(op, problem, fill);
+        let backend = &mut *self.backend;
+        let run = catch_unwind(AssertUnwindSafe(|| backend.run(&mut job, &mut out)));
+        let outputs = match run {
+            Ok(Ok(())) => Ok(out.tensors),
+            Ok(Err(failure)) => Err(failure),
+            Err(payload) => Err(Failure::Panic(message(payload.as_ref()))),
+        };
+        Run {
+            outputs,
+            changed_input: changed(&before, &job.tensors),
+        }
+    }
+}
+
+/// What a panic said.
+fn message(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| payload.downcast_ref::<&str>().map(|&text| text.to_owned()));
+    text.unwrap_or_else(|| "without a message".to_owned())
+}
+
+fn changed(before: &Buffers, after: &Buffers) -> Option<(&'static str, isize)> {
+    before.iter().find_map(|(name, old)| {
+        let Some(new) = after.get(name) else {
+            return Some((name, 0));
+        };
+        let element = old.first_changed(new).map(|at| at as isize);
+        Some((name, element.or_else(|| new.damaged_guard())?))
+    })
+}
+
+impl std::fmt::Debug for Trial<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trial")
+            .field("backend", &self.backend.name())
+            .finish_non_exhaustive()
+    }
+}
