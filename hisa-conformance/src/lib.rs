@@ -11,6 +11,7 @@
 pub mod backend;
 pub mod bench;
 pub mod case;
+pub mod cause;
 pub mod check;
 pub mod cli;
 pub mod dump;
