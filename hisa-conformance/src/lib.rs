@@ -16,6 +16,7 @@ pub mod check;
 pub mod cli;
 pub mod dump;
 pub mod effort;
+pub mod expect;
 pub mod flags;
 pub mod generate;
 pub mod measure;

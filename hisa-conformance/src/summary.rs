@@ -76,6 +76,8 @@ pub struct Summary {
     pub findings_total: u64,
     /// Of these, known ones.
     pub expected_total: u64,
+    /// How often each expectation was met, by [`crate::expect::Expectation::key`].
+    pub expected: BTreeMap<String, u64>,
 }
 
 impl Default for Summary {
@@ -88,6 +90,7 @@ impl Default for Summary {
             findings: Vec::new(),
             findings_total: 0,
             expected_total: 0,
+            expected: BTreeMap::new(),
         }
     }
 }
@@ -119,6 +122,7 @@ impl Summary {
         for (counts, later) in [
             (&mut self.cases, later.cases),
             (&mut self.skips, later.skips),
+            (&mut self.expected, later.expected),
         ] {
             for (name, count) in later {
                 *counts.entry(name).or_default() += count;
