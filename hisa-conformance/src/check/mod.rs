@@ -215,7 +215,6 @@ pub const CHECKS: &[Check] = checks! {
         Relations "nest" "10.13" relations::nest;
         Relations "permute" "10.14" relations::permute;
         Relations "scale" "10.15" relations::scale;
-        Relations "equal-flat" "10.16" relations::equal_flat;
     ]
     Op::Dsa => [
         Mask "mask" "9.2" mask::flat_scores;
@@ -229,6 +228,7 @@ pub const CHECKS: &[Check] = checks! {
         Relations "window" "10.8" relations::window;
         Relations "rows" "10.9" relations::rows;
         Relations "nest" "10.13" relations::nest;
+        Relations "equal-flat" "10.16" relations::equal_flat;
     ]
     Op::BlockSparse => [
         Slots "range" "10.2" slots::range;

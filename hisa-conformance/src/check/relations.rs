@@ -323,17 +323,17 @@ pub(super) fn equal_flat(trial: &mut Trial<'_>, op: Op) -> Verdict {
     let problem = trial.problem;
     let (windows, b) = (problem.inputs.windows.rows(), problem.b());
     let m = problem.inputs.params.block_topk();
-    let hierarchical = some!(ids(trial, op));
-    let flat = some!(ids(trial, Op::Dsa));
+    let flat = some!(ids(trial, op));
+    let hierarchical = some!(ids(trial, Op::Hisa));
     let covered = |row: &usize| windows[*row].blocks(b).len() <= m;
     let covered: Vec<usize> = (0..windows.len()).filter(covered).collect();
     for &row in &covered {
-        let (e, g) = (flat.row(row), hierarchical.row(row));
+        let (e, g) = (hierarchical.row(row), flat.row(row));
         if let Some(column) = e.iter().zip(g).position(|(e, g)| e != g) {
             return failed(Detail {
-                at: place(ids_of(op), hierarchical.shape(), row * g.len() + column),
-                expected: format!("{} (dsa)", e[column]),
-                got: format!("{} (hisa)", g[column]),
+                at: place(ids_of(op), flat.shape(), row * g.len() + column),
+                expected: format!("{} (hisa)", e[column]),
+                got: format!("{} (dsa)", g[column]),
                 ..Detail::default()
             });
         }
