@@ -16,10 +16,19 @@ use std::time::{Duration, Instant};
 
 const HISA: &str = env!("CARGO_BIN_EXE_hisa");
 
+/// The first seed with two or three struck cases among the first 50.
+fn seed() -> u64 {
+    let struck = |seed: &u64| {
+        let sizes = (0..50).map(|index| random_case(*seed, index).n);
+        sizes.filter(|&n| saboteur::strikes(n)).count()
+    };
+    (1..).find(|seed| (2..=3).contains(&struck(seed))).unwrap()
+}
+
 fn random(backend: &str, cases: u64) -> Plan {
     Plan {
         suite: Suite::Random,
-        seed: 5,
+        seed: seed(),
         cases: Some(cases),
         jobs: Some(2),
         program: Some(HISA.into()),
@@ -315,7 +324,8 @@ mod processes {
 
     fn fuzz(backend: &str, extra: &[&str], state: &std::path::Path) -> Child {
         let mut command = Command::new(HISA);
-        command.args(["fuzz", "--jobs", "2", "--seed", "5", "--backend", backend]);
+        let seed = seed().to_string();
+        command.args(["fuzz", "--jobs", "2", "--seed", &seed, "--backend", backend]);
         command.args(extra).arg("--state").arg(state);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
