@@ -70,19 +70,49 @@ impl Problem {
         }
     }
 
-    /// The same keys with some of the rows, in the order given.
+    /// A copy for a related run of an indexer or of a stage after `quantize`: without `x`, which
+    /// is larger than all the rest.
+    #[must_use]
+    pub fn related(&self) -> Self {
+        Self {
+            inputs: self.inputs.clone(),
+            x: None,
+            spec: None,
+            quantize: self.quantize,
+            pieces: self.pieces.clone(),
+        }
+    }
+
+    /// The same keys with some of the rows, in the order given, as [`Self::related`].
     #[must_use]
     pub fn with_rows(&self, rows: &[usize]) -> Self {
-        let mut selected = self.clone();
-        let tensors = &self.inputs.tensors;
-        selected.inputs.tensors.q = tensors.q.select(Axis(0), rows);
-        selected.inputs.tensors.weights = tensors.weights.select(Axis(0), rows);
+        let Tensors {
+            q,
+            k,
+            k_scale,
+            weights,
+        } = &self.inputs.tensors;
         let all = &self.inputs.windows;
         let windows = rows.iter().map(|&row| all.rows()[row]).collect();
-        selected.inputs.windows = Windows::new(windows, all.n())
+        let windows = Windows::new(windows, all.n())
             .unwrap_or_else(|_| unreachable!("windows of {} were valid before", all.len()));
-        selected.spec = None;
-        selected
+        Self {
+            inputs: Inputs {
+                params: self.inputs.params,
+                windows,
+                tensors: Tensors {
+                    q: q.select(Axis(0), rows),
+                    k: k.clone(),
+                    k_scale: k_scale.clone(),
+                    weights: weights.select(Axis(0), rows),
+                },
+                strictness: self.inputs.strictness,
+            },
+            x: None,
+            spec: None,
+            quantize: self.quantize,
+            pieces: self.pieces.clone(),
+        }
     }
 
     /// M, query rows.

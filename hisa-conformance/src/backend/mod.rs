@@ -12,8 +12,9 @@ pub mod oracle;
 pub mod reference;
 pub mod saboteur;
 
-pub use buffer::{Buffer, Buffers, Element, Guarded, MARGIN};
+pub use buffer::{Buffer, Buffers, Element, Guarded, Kind, MARGIN};
 pub use capabilities::Capabilities;
+pub(crate) use job::inputs;
 pub use job::{Fill, Job, Outputs};
 
 use crate::op::Op;
