@@ -1,7 +1,7 @@
 //! Checks any HISA indexer implementation against the exact reference.
 //!
 //! ```text
-//! generate -> case -> runner -> check (oracle, invariants) -> report
+//! generate -> case -> runner -> worker -> check (oracle, invariants) -> report
 //! dump     -> eval, check        files of users, in and out
 //! ```
 //!
@@ -28,3 +28,4 @@ pub mod runner;
 pub mod summary;
 pub mod trial;
 pub mod truth;
+pub mod worker;

@@ -48,7 +48,8 @@ impl Histogram {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// Adds another's counts.
+    pub fn merge(&mut self, other: &Self) {
         self.values += other.values;
         for (sum, part) in [
             (&mut self.ulps, &other.ulps),

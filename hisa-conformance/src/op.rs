@@ -51,6 +51,26 @@ impl Op {
         }
     }
 
+    /// What it does, in one sentence.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Windows => "Sequence offsets to one window of keys per query row.",
+            Self::Stage(Stage::Quantize) => "f32 rows to e4m3 codes and one scale per row.",
+            Self::Stage(Stage::BlockPool) => "Keys to one mean key per block.",
+            Self::Stage(Stage::BlockScores) => "The score of every block for every row.",
+            Self::Stage(Stage::BlockMask) => "Infinities outside and at the ends of windows.",
+            Self::Stage(Stage::BlockTopk) => "The best blocks of every row.",
+            Self::Stage(Stage::TokenScores) => "The scores of the keys of the kept blocks.",
+            Self::Stage(Stage::TokenTopk) => "The best slots of every row.",
+            Self::Stage(Stage::IndexMap) => "Slots to ids relative to the row's window.",
+            Self::Append => "Pooling of keys that arrive in pieces.",
+            Self::Hisa => "The whole indexer: best blocks, then their best tokens.",
+            Self::Dsa => "The flat indexer: the best tokens of the whole window.",
+            Self::BlockSparse => "The baseline that keeps whole blocks.",
+        }
+    }
+
     /// The job of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {

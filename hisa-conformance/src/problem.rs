@@ -1,6 +1,7 @@
 //! What a backend is asked about: arrays by value, from an address or from a file.
 
-use crate::case::{Case, CaseError, Inputs, WindowSpec};
+use crate::case::{Case, CaseError, Inputs, Tensors, WindowSpec};
+use crate::dump::InputDump;
 use crate::op::Op;
 use hisa_ref::stages::quantize::{QuantizeOptions, ScaleFormat};
 use hisa_ref::{Overflow, Strictness, Windows};
@@ -45,19 +46,73 @@ impl Problem {
         })
     }
 
-    /// The same keys with some of the rows, in the order given.
+    /// The input a user's file holds. Its windows are given row by row, `quantize` makes f32
+    /// scales and saturates, and `append` gets the keys in two pieces.
+    #[must_use]
+    pub fn from_dump(dump: &InputDump) -> Self {
+        let n = dump.k().nrows();
+        Self {
+            inputs: Inputs {
+                params: dump.params().hisa,
+                windows: dump.windows().clone(),
+                tensors: Tensors {
+                    q: dump.q().to_owned(),
+                    k: dump.k().to_owned(),
+                    k_scale: dump.k_scale().to_owned(),
+                    weights: dump.weights().to_owned(),
+                },
+                strictness: dump.params().strictness,
+            },
+            x: dump.x().map(|x| x.to_owned()),
+            spec: None,
+            quantize: quantize_options(0),
+            pieces: vec![n / 2, n],
+        }
+    }
+
+    /// A copy for a related run of an indexer or of a stage after `quantize`: without `x`, which
+    /// is larger than all the rest.
+    #[must_use]
+    pub fn related(&self) -> Self {
+        Self {
+            inputs: self.inputs.clone(),
+            x: None,
+            spec: None,
+            quantize: self.quantize,
+            pieces: self.pieces.clone(),
+        }
+    }
+
+    /// The same keys with some of the rows, in the order given, as [`Self::related`].
     #[must_use]
     pub fn with_rows(&self, rows: &[usize]) -> Self {
-        let mut selected = self.clone();
-        let tensors = &self.inputs.tensors;
-        selected.inputs.tensors.q = tensors.q.select(Axis(0), rows);
-        selected.inputs.tensors.weights = tensors.weights.select(Axis(0), rows);
+        let Tensors {
+            q,
+            k,
+            k_scale,
+            weights,
+        } = &self.inputs.tensors;
         let all = &self.inputs.windows;
         let windows = rows.iter().map(|&row| all.rows()[row]).collect();
-        selected.inputs.windows = Windows::new(windows, all.n())
+        let windows = Windows::new(windows, all.n())
             .unwrap_or_else(|_| unreachable!("windows of {} were valid before", all.len()));
-        selected.spec = None;
-        selected
+        Self {
+            inputs: Inputs {
+                params: self.inputs.params,
+                windows,
+                tensors: Tensors {
+                    q: q.select(Axis(0), rows),
+                    k: k.clone(),
+                    k_scale: k_scale.clone(),
+                    weights: weights.select(Axis(0), rows),
+                },
+                strictness: self.inputs.strictness,
+            },
+            x: None,
+            spec: None,
+            quantize: self.quantize,
+            pieces: self.pieces.clone(),
+        }
     }
 
     /// M, query rows.

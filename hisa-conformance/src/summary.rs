@@ -2,6 +2,7 @@
 
 use crate::check::{CHECKS, Detail};
 use crate::measure::Measures;
+use crate::op::Op;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -102,13 +103,13 @@ impl Summary {
         self.cases.values().sum()
     }
 
-    /// Indices of checks that no case exercised, although the backend takes their job. A run
-    /// that has any proves less than it says.
+    /// Indices of the checks of `ops` that no case exercised, although the backend takes their
+    /// job. A run that has any proves less than it says.
     #[must_use]
-    pub fn unexercised(&self) -> Vec<usize> {
+    pub fn unexercised(&self, ops: &[Op]) -> Vec<usize> {
         let idle = |tally: &Tally| tally.passed + tally.failed + tally.skipped == 0;
-        let checks = 0..self.tallies.len();
-        checks.filter(|&check| idle(&self.tallies[check])).collect()
+        let judged = (0..CHECKS.len()).filter(|&check| ops.contains(&CHECKS[check].op));
+        judged.filter(|&check| idle(&self.tallies[check])).collect()
     }
 
     /// Adds the part of a run that comes after this one; keeps at most `findings_max` findings.

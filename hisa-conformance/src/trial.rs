@@ -9,7 +9,7 @@ use crate::problem::Problem;
 use crate::truth::Truth;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What one call of a backend left behind.
+/// What the first call of a job left behind.
 #[derive(Debug)]
 pub struct Run {
     /// What it wrote.
@@ -76,8 +76,12 @@ impl<'a> Trial<'a> {
             }));
         }
         if self.base[op.index()].is_none() {
-            let run = self.again(op, Fill::Zeros);
-            self.base[op.index()] = Some(run);
+            let (outputs, inputs) = self.same(op, Fill::Zeros);
+            let changed_input = changed(op, &inputs, [self.truth.inputs(), self.truth.chain()]);
+            self.base[op.index()] = Some(Run {
+                outputs,
+                changed_input,
+            });
         }
         match &self.base[op.index()] {
             Some(Run {
@@ -131,29 +135,38 @@ impl<'a> Trial<'a> {
     }
 
     fn against_first(&mut self, op: Op, fill: Fill) -> Option<Change> {
-        let later = self.again(op, fill);
-        change(self.outputs(op).ok()?, &later.outputs)
+        let (later, _) = self.same(op, fill);
+        change(self.outputs(op).ok()?, &later)
     }
 
-    /// Runs `op` once more on the same problem.
-    pub fn again(&mut self, op: Op, fill: Fill) -> Run {
-        self.on(op, self.problem, self.truth.chain(), fill)
+    /// Runs `op` on the problem of the trial: its outputs, and what became of its inputs.
+    fn same(&mut self, op: Op, fill: Fill) -> (Result<Buffers, Failure>, Buffers) {
+        let (inputs, made) = (self.truth.inputs(), self.truth.chain());
+        let job = Job::copied(op, self.problem, inputs, made);
+        self.call(job, Outputs::new(op, self.problem, fill))
     }
 
-    /// Runs `op` on another problem, whose tensors of earlier stages are in `made`.
-    pub fn on(&mut self, op: Op, problem: &Problem, made: &Buffers, fill: Fill) -> Run {
-        let mut job = match Job::new(op, problem, made) {
+    /// Runs `op` on another problem, on the true results of the stages before it in this one.
+    ///
+    /// # Errors
+    /// What the backend says, and [`Failure::Unsupported`] where an input is missing.
+    pub fn on(&mut self, op: Op, problem: &Problem, fill: Fill) -> Result<Buffers, Failure> {
+        let job = Job::new(op, problem, self.truth.chain());
+        self.call(job, Outputs::new(op, problem, fill)).0
+    }
+
+    fn call(
+        &mut self,
+        job: Result<Job<'_>, &'static str>,
+        mut out: Outputs,
+    ) -> (Result<Buffers, Failure>, Buffers) {
+        let mut job = match job {
             Ok(job) => job,
             Err(name) => {
                 let why = format!("there is no {name}");
-                return Run {
-                    outputs: Err(Failure::Unsupported(why)),
-                    changed_input: None,
-                };
+                return (Err(Failure::Unsupported(why)), Buffers::default());
             }
         };
-        let before = job.tensors.clone();
-        let mut out = Outputs::new(op, problem, fill);
         let backend = &mut *self.backend;
         let run = catch_unwind(AssertUnwindSafe(|| backend.run(&mut job, &mut out)));
         let outputs = match run {
@@ -161,10 +174,7 @@ impl<'a> Trial<'a> {
             Ok(Err(failure)) => Err(failure),
             Err(payload) => Err(Failure::Panic(message(payload.as_ref()))),
         };
-        Run {
-            outputs,
-            changed_input: changed(&before, &job.tensors),
-        }
+        (outputs, job.tensors)
     }
 }
 
@@ -175,8 +185,10 @@ fn message(payload: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or_else(|| "without a message".to_owned())
 }
 
-fn changed(before: &Buffers, after: &Buffers) -> Option<(&'static str, isize)> {
-    before.iter().find_map(|(name, old)| {
+/// The first input of a job that is not what it was, and where.
+fn changed(op: Op, after: &Buffers, before: [&Buffers; 2]) -> Option<(&'static str, isize)> {
+    op.inputs().iter().find_map(|&name| {
+        let old = before.iter().find_map(|buffers| buffers.get(name))?;
         let Some(new) = after.get(name) else {
             return Some((name, 0));
         };

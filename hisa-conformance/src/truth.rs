@@ -1,6 +1,6 @@
 //! The true results of a problem, against which a backend is judged.
 
-use crate::backend::{Backend, Buffers, Failure, Fill, Job, Outputs};
+use crate::backend::{Backend, Buffers, Failure, Fill, Job, Outputs, inputs};
 use crate::op::Op;
 use crate::problem::Problem;
 use hisa_ref::Stage;
@@ -15,12 +15,15 @@ pub struct Truth {
     results: [Result<Buffers, Failure>; Op::ALL.len()],
     /// Every stage's outputs, by name.
     chain: Buffers,
+    /// The caller's tensors, as jobs hold them.
+    inputs: Buffers,
 }
 
 impl Truth {
     /// Runs `basis` on everything.
     #[must_use]
     pub fn new(problem: &Problem, basis: &mut dyn Backend) -> Self {
+        let inputs = inputs(problem);
         let mut chain = Buffers::default();
         let mut results = Op::ALL.map(|_| Err(Failure::Unsupported(String::new())));
         for op in Op::ALL {
@@ -28,7 +31,7 @@ impl Truth {
                 // What the stages gave, one after the other.
                 Op::Append => of_chain(&chain, &["pooled_k", "pooled_scale"]),
                 Op::Hisa => of_chain(&chain, &["indices"]),
-                _ => run(op, problem, &chain, basis),
+                _ => run(op, problem, (&inputs, &chain), basis),
             };
             if let (Op::Stage(_), Ok(made)) = (op, &result) {
                 for (name, buffer) in made.iter() {
@@ -37,7 +40,11 @@ impl Truth {
             }
             results[op.index()] = result;
         }
-        Self { results, chain }
+        Self {
+            results,
+            chain,
+            inputs,
+        }
     }
 
     /// The true outputs of `op`.
@@ -54,6 +61,12 @@ impl Truth {
         &self.chain
     }
 
+    /// The caller's tensors, as jobs hold them.
+    #[must_use]
+    pub fn inputs(&self) -> &Buffers {
+        &self.inputs
+    }
+
     /// The first stage without a result. A generated case has none.
     #[must_use]
     pub fn missing_stage(&self) -> Option<(Stage, &Failure)> {
@@ -67,11 +80,11 @@ impl Truth {
 fn run(
     op: Op,
     problem: &Problem,
-    chain: &Buffers,
+    (inputs, chain): (&Buffers, &Buffers),
     basis: &mut dyn Backend,
 ) -> Result<Buffers, Failure> {
     let absent = |name: &str| Failure::Unsupported(format!("there is no {name}"));
-    let mut job = Job::new(op, problem, chain).map_err(absent)?;
+    let mut job = Job::copied(op, problem, inputs, chain).map_err(absent)?;
     let mut out = Outputs::new(op, problem, Fill::Ones);
     basis.run(&mut job, &mut out)?;
     Ok(out.tensors)

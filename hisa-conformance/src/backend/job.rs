@@ -1,6 +1,6 @@
 //! One request to a backend, and the place its answer goes.
 
-use super::{Buffer, Buffers, Failure, Guarded};
+use super::{Buffer, Buffers, Failure, Guarded, Kind};
 use crate::case::WindowSpec;
 use crate::op::Op;
 use crate::problem::Problem;
@@ -43,10 +43,34 @@ impl<'a> Job<'a> {
     /// # Errors
     /// The name of the tensor that is neither in the problem nor in `made`.
     pub fn new(op: Op, problem: &'a Problem, made: &Buffers) -> Result<Self, &'static str> {
+        Self::with(op, problem, |name| {
+            input(problem, name).or_else(|| made.get(name).cloned())
+        })
+    }
+
+    /// The same, with copies of the caller's tensors from `inputs`, as [`inputs`] makes them.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn copied(
+        op: Op,
+        problem: &'a Problem,
+        inputs: &Buffers,
+        made: &Buffers,
+    ) -> Result<Self, &'static str> {
+        Self::with(op, problem, |name| {
+            inputs.get(name).or_else(|| made.get(name)).cloned()
+        })
+    }
+
+    fn with(
+        op: Op,
+        problem: &'a Problem,
+        tensor: impl Fn(&str) -> Option<Buffer>,
+    ) -> Result<Self, &'static str> {
         let mut tensors = Buffers::default();
         for &name in op.inputs() {
-            let buffer = input(problem, name).or_else(|| made.get(name).cloned());
-            tensors.put(name, buffer.ok_or(name)?);
+            tensors.put(name, tensor(name).ok_or(name)?);
         }
         let inputs = &problem.inputs;
         Ok(Self {
@@ -92,6 +116,17 @@ impl<'a> Job<'a> {
 
 fn absent(name: &str) -> Failure {
     Failure::Error(format!("the job has no tensor {name}"))
+}
+
+/// Every tensor of the caller's, as jobs hold it.
+pub(crate) fn inputs(problem: &Problem) -> Buffers {
+    let mut tensors = Buffers::default();
+    for name in ["x", "q", "k", "k_scale", "weights", "ks", "ke"] {
+        if let Some(buffer) = input(problem, name) {
+            tensors.put(name, buffer);
+        }
+    }
+    tensors
 }
 
 /// A tensor of the caller's.
@@ -153,14 +188,12 @@ impl Outputs {
             let Some(shape) = problem.output_shape(op, name) else {
                 continue;
             };
-            let buffer = match name {
-                "codes" | "pooled_k" => {
+            let buffer = match Kind::of_output(name) {
+                Kind::Codes => {
                     Buffer::Codes(Guarded::filled(&shape, E4M3::from_bits(bits as u8 & 0x7F)))
                 }
-                "ks" | "ke" | "block_ids" | "slots" | "indices" => {
-                    Buffer::I32(Guarded::filled(&shape, bits as i32))
-                }
-                _ => Buffer::F32(Guarded::filled(&shape, f32::from_bits(bits))),
+                Kind::I32 => Buffer::I32(Guarded::filled(&shape, bits as i32)),
+                Kind::F32 => Buffer::F32(Guarded::filled(&shape, f32::from_bits(bits))),
             };
             tensors.put(name, buffer);
         }

@@ -10,9 +10,11 @@ mod capabilities;
 mod job;
 pub mod oracle;
 pub mod reference;
+pub mod saboteur;
 
-pub use buffer::{Buffer, Buffers, Element, Guarded, MARGIN};
+pub use buffer::{Buffer, Buffers, Element, Guarded, Kind, MARGIN};
 pub use capabilities::Capabilities;
+pub(crate) use job::inputs;
 pub use job::{Fill, Job, Outputs};
 
 use crate::op::Op;
@@ -72,7 +74,10 @@ pub fn by_name(name: &str) -> Option<Box<dyn Backend>> {
     match name {
         "reference" => Some(Box::new(reference::Reference::new())),
         "oracle" => Some(Box::new(oracle::Oracle::new())),
-        _ => None,
+        _ => {
+            let saboteur = saboteur::Saboteur::by_name(name.strip_prefix("saboteur:")?)?;
+            Some(Box::new(saboteur))
+        }
     }
 }
 

@@ -33,15 +33,18 @@ fn rows_agree(
     rows: &[usize],
     how: &str,
 ) -> Option<Verdict> {
-    let first = match ids(trial, op) {
-        Ok(first) => first,
-        Err(verdict) => return Some(verdict),
-    };
+    if let Err(verdict) = ids(trial, op) {
+        return Some(verdict);
+    }
     let got = match run(trial, op, related) {
         Ok(buffers) => buffers,
         Err(verdict) => return Some(verdict),
     };
     let got = got.i32(ids_of(op))?;
+    let first = match ids(trial, op) {
+        Ok(first) => first,
+        Err(verdict) => return Some(verdict),
+    };
     for (at, &row) in rows.iter().enumerate() {
         let (e, g) = (first.row(row), got.row(at));
         let Some(column) = e.iter().zip(g).position(|(e, g)| e != g) else {
@@ -62,10 +65,9 @@ fn failed(detail: Detail) -> Verdict {
 }
 
 /// The ids of the first run.
-fn ids(trial: &mut Trial<'_>, op: Op) -> Result<Guarded<i32>, Verdict> {
+fn ids<'a>(trial: &'a mut Trial<'_>, op: Op) -> Result<&'a Guarded<i32>, Verdict> {
     let ids = trial.outputs(op)?.i32(ids_of(op));
-    ids.cloned()
-        .ok_or(Verdict::NotApplicable("the tensor is not written"))
+    ids.ok_or(Verdict::NotApplicable("the tensor is not written"))
 }
 
 /// The outputs of `op` on a related problem.
@@ -73,8 +75,7 @@ fn run(trial: &mut Trial<'_>, op: Op, related: &Problem) -> Result<Buffers, Verd
     if let Some(why) = trial.capabilities().refuses(op, related) {
         return Err(Verdict::Skip(why));
     }
-    let made = trial.truth.chain();
-    let outputs = match trial.on(op, related, made, Fill::Zeros).outputs {
+    let outputs = match trial.on(op, related, Fill::Zeros) {
         Ok(outputs) => outputs,
         Err(Failure::Unsupported(why)) => return Err(Verdict::Skip(why)),
         Err(failure) => {
@@ -151,7 +152,7 @@ pub(super) fn neighbours(trial: &mut Trial<'_>, op: Op) -> Verdict {
     };
     let permissive = trial.capabilities().permissive;
     for &row in &chosen {
-        let mut changed = problem.clone();
+        let mut changed = problem.related();
         let (code, weight) = if permissive {
             changed.inputs.strictness = Strictness::Permissive;
             (E4M3::NAN, f32::NAN)
@@ -167,8 +168,9 @@ pub(super) fn neighbours(trial: &mut Trial<'_>, op: Op) -> Verdict {
                 .fill(code);
             changed.inputs.tensors.weights.row_mut(other).fill(weight);
         }
-        let first = some!(ids(trial, op));
+        some!(ids(trial, op));
         let got = some!(run(trial, op, &changed));
+        let first = some!(ids(trial, op));
         let Some(got) = got.i32(ids_of(op)) else {
             return Verdict::NotApplicable("the tensor is not written");
         };
@@ -200,7 +202,7 @@ pub(super) fn nest(trial: &mut Trial<'_>, op: Op) -> Verdict {
     if !trial.capabilities().ordered {
         return Verdict::Skip("no order is promised".to_owned());
     }
-    let mut related = problem.clone();
+    let mut related = problem.related();
     related.inputs.params = wider.with_rank(params.rank());
     let rows: Vec<usize> = (0..problem.m()).collect();
     let verdict = rows_agree(trial, op, &related, &rows, "in a row one id longer");
@@ -216,7 +218,7 @@ pub(super) fn permute(trial: &mut Trial<'_>, op: Op) -> Verdict {
     if !trial.capabilities().exact_scores() {
         return Verdict::Skip("the sum over heads is not exact".to_owned());
     }
-    let mut permuted = problem.clone();
+    let mut permuted = problem.related();
     permuted.inputs.tensors.q.invert_axis(Axis(1));
     permuted.inputs.tensors.weights.invert_axis(Axis(1));
     let how = "with the heads in reverse order";
@@ -239,7 +241,7 @@ pub(super) fn scale(trial: &mut Trial<'_>, op: Op) -> Verdict {
     if !scales_freely(trial) {
         return Verdict::NotApplicable("scores come near the ends of the f32 range");
     }
-    let mut scaled = problem.clone();
+    let mut scaled = problem.related();
     scaled.inputs.tensors.k_scale *= FACTOR;
     let how = "with all scales times 8";
     match op {
@@ -323,7 +325,7 @@ pub(super) fn equal_flat(trial: &mut Trial<'_>, op: Op) -> Verdict {
     let problem = trial.problem;
     let (windows, b) = (problem.inputs.windows.rows(), problem.b());
     let m = problem.inputs.params.block_topk();
-    let flat = some!(ids(trial, op));
+    let flat = some!(ids(trial, op)).clone();
     let hierarchical = some!(ids(trial, Op::Hisa));
     let covered = |row: &usize| windows[*row].blocks(b).len() <= m;
     let covered: Vec<usize> = (0..windows.len()).filter(covered).collect();

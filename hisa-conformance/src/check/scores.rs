@@ -4,6 +4,7 @@ use super::plain::{place, some};
 use super::{Detail, Verdict};
 use crate::backend::buffer::{show_code, show_f32};
 use crate::backend::{Buffer, Guarded};
+use crate::measure::Histogram;
 use crate::op::Op;
 use crate::trial::Trial;
 use hisa_ref::E4M3;
@@ -61,6 +62,7 @@ fn every_of(
         let (Some(expected), Some(got)) = (expected.get(name), got) else {
             continue;
         };
+        let mut histogram = None;
         let (judged, detail) = match (expected, got) {
             (Buffer::Codes(e), Buffer::Codes(g)) => {
                 differences(name, (e, g), &compared, same_code, show_code)
@@ -69,11 +71,14 @@ fn every_of(
                 differences(name, (e, g), &compared, |e, g| e == g, |id| id.to_string())
             }
             (Buffer::F32(e), Buffer::F32(g)) => {
-                let (e, g) = (e.clone(), g.clone());
-                floats(trial, op, name, (&e, &g), &compared)
+                let histogram = histogram.insert(Histogram::default());
+                floats(histogram, name, (e, g), &compared)
             }
             _ => continue,
         };
+        if let Some(histogram) = histogram {
+            trial.measures.of(op, name).merge(&histogram);
+        }
         applies |= judged;
         if let Some(detail) = detail {
             return Verdict::Fail(Box::new(detail));
@@ -96,13 +101,11 @@ fn same_value(expected: f32, got: f32) -> bool {
 }
 
 fn floats(
-    trial: &mut Trial<'_>,
-    op: Op,
+    histogram: &mut Histogram,
     name: &str,
     (expected, got): (&Guarded<f32>, &Guarded<f32>),
     compared: &impl Fn(usize, usize) -> bool,
 ) -> (bool, Option<Detail>) {
-    let histogram = trial.measures.of(op, name);
     let columns = expected.columns().max(1);
     let pairs = expected.body().iter().zip(got.body()).enumerate();
     for (at, (&expected, &got)) in pairs {

@@ -5,13 +5,18 @@
 
 pub mod bench;
 pub mod check;
+pub mod engine;
 pub mod eval;
+pub mod fuzz;
+pub mod list;
 pub mod replay;
 pub mod run;
+pub mod worker;
 
 use crate::case::CaseError;
 use crate::dump::write::remove_unfinished;
 use crate::dump::{DumpError, Indexer, Options};
+use crate::runner::{RunError, journal};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use hisa_ref::{Rank, Strictness};
@@ -32,8 +37,11 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Generate cases and check the reference against its independent second implementation.
+    /// Generate cases and check a backend: the reference against its independent second
+    /// implementation, any other one against the reference.
     Run(run::RunArgs),
+    /// Check a backend on random cases, for a number of cases or of minutes.
+    Fuzz(fuzz::FuzzArgs),
     /// Run one case again, by the address a finding printed.
     Replay(replay::ReplayArgs),
     /// Run the reference on a dump and write what it computes.
@@ -42,6 +50,11 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Measure speed.
     Bench(bench::BenchArgs),
+    /// Print the names of backends, generators, checks, flags, presets or stages.
+    List(list::ListArgs),
+    /// Run cases for another `hisa` process.
+    #[command(hide = true)]
+    Worker,
 }
 
 /// Parameters of a run; each overrides the metadata of the input file.
@@ -128,6 +141,9 @@ pub enum CliError {
     /// A case that cannot be run.
     #[error(transparent)]
     Case(#[from] CaseError),
+    /// A run that cannot be carried out.
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// A benchmark that cannot be trusted or run.
     #[error("bench: {reason}")]
     Bench {
@@ -154,9 +170,11 @@ const HELP_FOR_NO_COMMAND: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOr
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    // An interrupted write leaves nothing behind. 130 is what shells report for it.
+    // An interrupted write or run leaves nothing behind; workers end when their input closes.
+    // 130 is what shells report for it.
     let _ = ctrlc::set_handler(|| {
         remove_unfinished();
+        journal::remove_unfinished();
         std::process::exit(130);
     });
     let cli = match Cli::try_parse() {
@@ -199,10 +217,13 @@ fn usage_error(error: &clap::Error) -> String {
 pub fn dispatch(command: Command) -> Result<Outcome, CliError> {
     match command {
         Command::Run(args) => run::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::List(args) => list::run(args),
+        Command::Worker => worker::run(),
     }
 }
 
@@ -276,6 +297,13 @@ mod tests {
             "hisa eval --input x --out y --rank f16",
             "hisa eval --input x --out y --indexer flat",
             "hisa bench",
+            "hisa fuzz",
+            "hisa fuzz --cases 1 --minutes 1",
+            "hisa fuzz --cases 1 --shard 2/2",
+            "hisa fuzz --minutes 0",
+            "hisa run --stage nothing",
+            "hisa run --jobs 0",
+            "hisa list nothing",
             "hisa nothing",
         ] {
             let error = Cli::try_parse_from(words.split_whitespace()).unwrap_err();

@@ -1,68 +1,35 @@
 //! `hisa run`: generated cases through every check.
 
-use super::{CliError, Outcome, print};
-use crate::effort::{DEFAULT_SEED, Effort};
-use crate::report::text;
-use crate::runner::{self, Plan};
+use super::engine::{EngineArgs, carry_out};
+use super::{CliError, Outcome};
+use crate::effort::Effort;
+use crate::runner::{ENDLESS, Plan};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
-
-/// Most random cases of one run; years of work, and far from overflow.
-const CASES_MAX: u64 = 1 << 40;
 
 /// Arguments of `hisa run`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct RunArgs {
-    /// Seed of the generated cases; the same seed gives the same cases [default: a fixed one].
-    #[arg(long, value_name = "S", value_parser = seed)]
-    pub seed: Option<u64>,
     /// How many random cases to run, beside the fixed ones [default: as many as the effort holds].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=CASES_MAX))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=ENDLESS))]
     pub cases: Option<u64>,
-    /// Backend on trial.
-    #[arg(long, default_value = "reference")]
-    pub backend: String,
     /// How much work to do.
     #[arg(long, value_enum, default_value_t)]
     pub effort: Effort,
+    /// Options of the run engine.
+    #[command(flatten)]
+    pub engine: EngineArgs,
 }
 
-/// A seed in decimal, or in hex after `0x`.
-fn seed(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|_| "a seed is a whole number below 2^64, in decimal or in hex after 0x".into())
-}
-
-/// Runs the cases and prints findings and the table.
+/// Runs the cases and prints findings, the table and the verdict.
 ///
 /// # Errors
-/// [`CliError::Stdout`] where nothing can be printed.
+/// [`CliError::Run`] where the run cannot be carried out, [`CliError::Stdout`] where nothing can
+/// be printed.
 pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
     let plan = Plan {
-        backend: args.backend.clone(),
-        seed: args.seed.unwrap_or(DEFAULT_SEED),
         cases: args.cases,
-        effort: args.effort,
+        ..Plan::new(&args.engine.trial.backend, args.effort)
     };
-    let bar = ProgressBar::new(runner::promised(&plan)); // hidden where stderr is no terminal
-    let template = "{bar:40} {pos}/{len} cases, {eta} left";
-    bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
-    let summary = runner::run(&plan, || bar.inc(1));
-    bar.finish_and_clear();
-    for finding in &summary.findings {
-        print(&text::finding(finding))?;
-    }
-    print(&format!(
-        "reference against oracle, seed {:#x}, effort {:?}",
-        plan.seed, plan.effort
-    ))?;
-    print(text::table(&summary).trim_end())?;
-    Ok(if summary.findings_total == 0 {
-        Outcome::Clean
-    } else {
-        Outcome::Findings
-    })
+    let plan = args.engine.apply(plan);
+    carry_out(&plan, Some(plan.promised()))
 }

@@ -3,7 +3,8 @@
 use super::e4m3::{self, Overflow, encode_quotient};
 use super::quantize::over_448;
 use super::real::Real;
-use super::round::{LEAST, SIGN};
+use super::round::{LEAST, SIGN, round_small};
+use super::small::{Parts, least_shift, sum_of_products};
 
 /// Lower clamp of a pooled scale: the f32 nearest to 1e-10.
 const LEAST_SCALE: u32 = 0x2EDB_E6FF;
@@ -12,22 +13,19 @@ const LEAST_SCALE: u32 = 0x2EDB_E6FF;
 /// `[Nb, d]` and `pooled_scale` `[Nb]`. The last block holds what is left, and its mean divides
 /// by that count.
 pub fn block_pool(k: &[u8], k_scale: &[f32], d: usize, block_size: usize) -> (Vec<u8>, Vec<f32>) {
-    let code_values: Vec<Real> = (0..=255)
-        .map(|code| e4m3::decode(code).map_or(Real::Nan, |units| Real::int(units.into())))
-        .collect();
     let mut pooled_k = Vec::new();
     let mut pooled_scale = Vec::new();
     for (keys, scales) in k
         .chunks(block_size.saturating_mul(d))
         .zip(k_scale.chunks(block_size))
     {
-        let scales: Vec<Real> = scales.iter().map(|&scale| Real::from_f32(scale)).collect();
+        let parts = Parts::of_all(scales);
+        let parts = parts.map(|parts| (least_shift(&parts), parts));
         let mean = |column: usize| {
-            let codes = keys.iter().skip(column).step_by(d);
-            let values = codes.map(|&code| &code_values[usize::from(code)]);
-            let products = values.zip(&scales).map(|(value, scale)| value.times(scale));
-            let sum = products.fold(Real::zero(), Real::plus);
-            sum.over_to_f32(scales.len(), e4m3::UNIT + LEAST).to_bits()
+            let codes = keys.iter().skip(column).step_by(d).copied();
+            let short = parts.as_ref();
+            let short = short.and_then(|(least, parts)| short_mean(codes.clone(), parts, *least));
+            short.unwrap_or_else(|| long_mean(codes, scales))
         };
         let means: Vec<u32> = (0..d).map(mean).collect();
         let scale = scale_of(&means);
@@ -39,6 +37,35 @@ pub fn block_pool(k: &[u8], k_scale: &[f32], d: usize, block_size: usize) -> (Ve
         pooled_scale.push(f32::from_bits(scale));
     }
     (pooled_k, pooled_scale)
+}
+
+/// f32 bits of the mean of `code * scale`; `None` where it takes more than machine integers.
+fn short_mean(
+    codes: impl Iterator<Item = u8> + Clone,
+    scales: &[Parts],
+    least: u32,
+) -> Option<u32> {
+    if codes.clone().any(|code| e4m3::decode(code).is_none()) {
+        return None;
+    }
+    let units = codes.filter_map(e4m3::decode).map(i64::from);
+    let sum = sum_of_products(scales, least, units)?;
+    let exp = e4m3::UNIT + LEAST + i64::from(least);
+    Some(round_small(
+        sum < 0,
+        sum.unsigned_abs(),
+        scales.len() as u64,
+        exp,
+    ))
+}
+
+/// f32 bits of the mean of `code * scale` in extended reals.
+fn long_mean(codes: impl Iterator<Item = u8>, scales: &[f32]) -> u32 {
+    let value = |code| e4m3::decode(code).map_or(Real::Nan, |units| Real::int(units.into()));
+    let values = codes.map(value).zip(scales);
+    let products = values.map(|(value, &scale)| value.times(&Real::from_f32(scale)));
+    let sum = products.fold(Real::zero(), Real::plus);
+    sum.over_to_f32(scales.len(), e4m3::UNIT + LEAST).to_bits()
 }
 
 fn scale_of(means: &[u32]) -> u32 {

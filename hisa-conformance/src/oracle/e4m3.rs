@@ -2,8 +2,8 @@
 
 use num_bigint::BigUint;
 
-use super::real::finite_units;
-use super::round::{INFINITY, SIGN, floor_ratio, is_nan};
+use super::round::{SIGN, floor_ratio, floor_small, is_nan};
+use super::small::Parts;
 
 /// Code of every computed NaN.
 pub const NAN_CODE: u8 = 0x7F;
@@ -46,15 +46,33 @@ pub fn decode(code: u8) -> Option<i32> {
 /// Code nearest to `±num / den`, ties to the even code; the sign is kept even on zero.
 /// `den` must not be zero.
 pub fn encode_ratio(negative: bool, num: &BigUint, den: &BigUint, overflow: Overflow) -> u8 {
-    // In units of 2^-10 the midpoint of two neighbours is the sum of their units.
-    let (count, more) = floor_ratio(num, den, 1 - UNIT);
+    encode_count(negative, floor_ratio(num, den, HALF_UNITS), overflow)
+}
+
+/// Shift to units of `2^-10`, in which the midpoint of two neighbours is the sum of their units.
+const HALF_UNITS: i64 = 1 - UNIT;
+
+/// Code nearest to a magnitude of `count` units of `2^-10`, and something less than a unit if
+/// there is `more`.
+fn encode_count(negative: bool, (count, more): (u64, bool), overflow: Overflow) -> u8 {
     let beyond_midpoint_after = |code: u8| {
         let midpoint = u64::from((units(code) + units(code + 1)).unsigned_abs());
         count > midpoint || (count == midpoint && (more || code % 2 == 1))
     };
-    match (0..NAN_CODE).find(|&code| !beyond_midpoint_after(code)) {
-        Some(code) => signed(negative, code),
-        None => encode_infinity(negative, overflow),
+    // Midpoints ascend: halve the codes that are left.
+    let (mut code, mut end) = (0, NAN_CODE);
+    while code < end {
+        let middle = code + (end - code) / 2;
+        if beyond_midpoint_after(middle) {
+            code = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    if code < NAN_CODE {
+        signed(negative, code)
+    } else {
+        encode_infinity(negative, overflow)
     }
 }
 
@@ -73,16 +91,18 @@ pub fn encode_quotient(x: u32, scale: u32, overflow: Overflow) -> u8 {
     if is_nan(x) || is_nan(scale) {
         return NAN_CODE;
     }
-    match (magnitude == INFINITY, scale == INFINITY) {
-        (true, true) => NAN_CODE,
-        (true, false) => encode_infinity(negative, overflow),
-        (false, true) => signed(negative, 0),
-        (false, false) => encode_ratio(
-            negative,
-            &finite_units(magnitude),
-            &finite_units(scale),
-            overflow,
-        ),
+    match (Parts::of(magnitude), Parts::of(scale)) {
+        (None, None) => NAN_CODE,
+        (None, Some(_)) => encode_infinity(negative, overflow),
+        (Some(_), None) => signed(negative, 0),
+        (Some(x), Some(scale)) => {
+            let shift = i64::from(x.shift) - i64::from(scale.shift) + HALF_UNITS;
+            let (num, den) = (
+                x.significand.unsigned_abs(),
+                scale.significand.unsigned_abs(),
+            );
+            encode_count(negative, floor_small(num.into(), den, shift), overflow)
+        }
     }
 }
 
@@ -132,6 +152,34 @@ mod tests {
         );
         assert_eq!(decode(0x7E), Some(448 * 512));
         assert_eq!((decode(0x38), decode(0xB8)), (Some(512), Some(-512)));
+    }
+
+    /// The same quotient in big integers.
+    #[test]
+    fn quotients_are_those_of_big_integers() {
+        use crate::oracle::real::finite_units;
+        let mut state = 1u32;
+        let mut draw = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 1) % 0x7F80_0000
+        };
+        for step in 0..20_000 {
+            let (x, any) = (draw(), draw());
+            // Mostly a scale near the value, or every code is an end of the range.
+            let scale = if step % 8 == 0 {
+                any
+            } else {
+                (x / 2 + any % 0x0A00_0000).max(1)
+            };
+            for overflow in [Saturating, NonSaturating] {
+                let big = encode_ratio(false, &finite_units(x), &finite_units(scale), overflow);
+                assert_eq!(
+                    encode_quotient(x, scale, overflow),
+                    big,
+                    "{x:#x} / {scale:#x}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod quantize;
 mod real;
 mod scores;
 mod selection;
+mod small;
 mod windows;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Stage `quantize`: f32 rows to e4m3 codes and one scale per row.
 
 use super::e4m3::{Overflow, encode_quotient};
-use super::real::finite_units;
-use super::round::{INFINITY, LEAST, NAN, SIGN, is_nan, round_f32};
+use super::round::{INFINITY, LEAST, NAN, SIGN, is_nan, round_small};
+use super::small::Parts;
 
 /// Lower clamp of a row's largest magnitude: the f32 nearest to 1e-4.
 const LEAST_AMAX: u32 = 0x38D1_B717;
@@ -98,12 +98,13 @@ fn row_scale(row: &[f32], format: ScaleFormat) -> u32 {
 
 /// f32 bits of `amax / 448` for the bits of a value that is not negative.
 pub(super) fn over_448(amax: u32) -> u32 {
-    if is_nan(amax) {
-        NAN
-    } else if amax == INFINITY {
-        INFINITY
-    } else {
-        round_f32(false, &finite_units(amax), &448u32.into(), LEAST)
+    match Parts::of(amax) {
+        None if is_nan(amax) => NAN,
+        None => INFINITY,
+        Some(Parts { significand, shift }) => {
+            let exp = LEAST + i64::from(shift);
+            round_small(false, significand.unsigned_abs().into(), 448, exp)
+        }
     }
 }
 

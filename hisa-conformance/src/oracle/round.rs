@@ -29,18 +29,58 @@ pub(super) fn floor_ratio(num: &BigUint, den: &BigUint, shift: i64) -> (u64, boo
     (u64::try_from(floor).unwrap_or(u64::MAX), lost)
 }
 
+/// As [`floor_ratio`], in machine integers where they hold the numbers.
+pub(super) fn floor_small(num: u128, den: u64, shift: i64) -> (u64, bool) {
+    let (scaled, lost) = if shift >= 0 {
+        if num != 0 && shift >= i64::from(num.leading_zeros()) {
+            return floor_ratio(&num.into(), &den.into(), shift);
+        }
+        (if num == 0 { 0 } else { num << shift }, false)
+    } else {
+        match u32::try_from(shift.unsigned_abs()) {
+            Ok(cut @ 0..128) => (num >> cut, num & ((1 << cut) - 1) != 0),
+            _ => (0, num != 0),
+        }
+    };
+    let den = u128::from(den);
+    let (floor, rest) = match (u64::try_from(scaled), u64::try_from(den)) {
+        (Ok(scaled), Ok(den)) => (u128::from(scaled / den), u128::from(scaled % den)),
+        _ => (scaled / den, scaled % den),
+    };
+    (u64::try_from(floor).unwrap_or(u64::MAX), lost || rest != 0)
+}
+
 /// The f32 bits nearest to `±num / den * 2^exp`: ties to even, gradual underflow, overflow to
 /// infinity; a zero result is `+0.0` whatever the sign. `den` must not be zero.
 pub fn round_f32(negative: bool, num: &BigUint, den: &BigUint, exp: i64) -> u32 {
-    if num.bits() == 0 {
+    let bits = (num.bits() as i64, den.bits() as i64);
+    round(negative, bits, exp, |shift| floor_ratio(num, den, shift))
+}
+
+/// As [`round_f32`], for numbers that machine integers hold.
+pub(super) fn round_small(negative: bool, num: u128, den: u64, exp: i64) -> u32 {
+    let num_bits = i64::from(u128::BITS - num.leading_zeros());
+    let bits = (num_bits, i64::from(u64::BITS - den.leading_zeros()));
+    round(negative, bits, exp, |shift| floor_small(num, den, shift))
+}
+
+/// The rounding of a ratio with so many bits in its numerator and denominator; `floor` counts it
+/// in units of `2^(exp - shift)`.
+fn round(
+    negative: bool,
+    (num_bits, den_bits): (i64, i64),
+    exp: i64,
+    floor: impl FnOnce(i64) -> (u64, bool),
+) -> u32 {
+    if num_bits == 0 {
         return 0;
     }
     // The value lies strictly between 2^(top - 1) and 2^(top + 1), so that counting it in units
     // of 2^(top - 25) gives 25 or 26 bits: a significand of 24, one bit that decides the
     // rounding, and at most one too many.
-    let top = num.bits() as i64 - den.bits() as i64 + exp;
+    let top = num_bits - den_bits + exp;
     let mut unit = std::cmp::max(top - 25, LEAST - 1);
-    let (mut count, mut lost) = floor_ratio(num, den, exp - unit);
+    let (mut count, mut lost) = floor(exp - unit);
     if count >= 1 << 25 {
         lost |= count % 2 == 1;
         count /= 2;
@@ -82,7 +122,31 @@ mod tests {
     use super::*;
 
     fn round(num: u64, den: u64, exp: i64) -> u32 {
-        round_f32(false, &num.into(), &den.into(), exp)
+        let bits = round_f32(false, &num.into(), &den.into(), exp);
+        assert_eq!(bits, round_small(false, num.into(), den, exp));
+        bits
+    }
+
+    #[test]
+    fn machine_integers_give_what_big_ones_give() {
+        let mut state = 1u64;
+        let mut draw = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state >> 1 >> (state % 63)
+        };
+        for _ in 0..20_000 {
+            let num = u128::from(draw()) << (draw() % 65) | u128::from(draw());
+            let (den, exp) = (draw() | 1, (draw() % 600) as i64 - 400);
+            let (big_num, big_den) = (num.into(), den.into());
+            let big = round_f32(true, &big_num, &big_den, exp);
+            assert_eq!(round_small(true, num, den, exp), big, "{num} {den} {exp}");
+            for shift in [exp, exp / 4, exp / 16] {
+                let big = floor_ratio(&big_num, &big_den, shift);
+                assert_eq!(floor_small(num, den, shift), big, "{num} {den} {shift}");
+            }
+        }
     }
 
     #[test]

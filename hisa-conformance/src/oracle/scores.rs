@@ -3,7 +3,8 @@
 
 use super::e4m3;
 use super::real::Real;
-use super::round::{LEAST, NAN};
+use super::round::{LEAST, NAN, round_small};
+use super::small::{Parts, least_shift, sum_of_products};
 use super::windows::{window_blocks, window_keys};
 use super::{OracleInput, OracleParams};
 
@@ -66,43 +67,71 @@ pub fn flat_scores(input: &OracleInput) -> Vec<f32> {
 }
 
 /// Everything the rule needs, decoded once.
-struct Scorer {
+struct Scorer<'a> {
     heads: usize,
     /// Query vectors, `heads` for each row.
     queries: Vectors,
-    /// `[M, H]`, in units of `2^-149`.
-    weights: Vec<Real>,
+    /// `[M, H]`.
+    weights: &'a [f32],
+    /// For each row the least shift of its weights, and their parts; none if one is not finite.
+    short_weights: Vec<Option<(u32, Vec<Parts>)>>,
     keys: Vectors,
-    /// One for each key, in units of `2^-149`.
-    scales: Vec<Real>,
+    /// One for each key.
+    scales: &'a [f32],
 }
 
-impl Scorer {
-    fn new(input: &OracleInput, keys: &[u8], scales: &[f32]) -> Self {
-        let reals = |values: &[f32]| values.iter().map(|&x| Real::from_f32(x)).collect();
+impl<'a> Scorer<'a> {
+    fn new(input: &'a OracleInput, keys: &[u8], scales: &'a [f32]) -> Self {
+        let short = |row| {
+            let parts = Parts::of_all(row)?;
+            Some((least_shift(&parts), parts))
+        };
         Self {
             heads: input.h,
             queries: Vectors::decode(&input.q, input.d),
-            weights: reals(&input.weights),
+            weights: &input.weights,
+            short_weights: input.weights.chunks(input.h).map(short).collect(),
             keys: Vectors::decode(keys, input.d),
-            scales: reals(scales),
+            scales,
         }
     }
 
     /// `scale * sum_h w[h] * max(0, q[h] . key)` in extended reals, rounded once.
     fn score(&self, row: usize, key: usize) -> f32 {
-        let mut sum = Real::zero();
-        for head in row * self.heads..(row + 1) * self.heads {
-            let Some(dot) = self.queries.dot(head, &self.keys, key) else {
-                return f32::from_bits(NAN);
-            };
-            let relu = if dot > 0 { dot } else { 0 };
-            sum = sum.plus(self.weights[head].times(&Real::int(relu)));
+        let heads = row * self.heads..(row + 1) * self.heads;
+        if heads.clone().any(|head| self.queries.has_nan[head]) || self.keys.has_nan[key] {
+            return f32::from_bits(NAN);
         }
-        sum.times(&self.scales[key])
-            .over_to_f32(1, 2 * LEAST + 2 * e4m3::UNIT)
+        let relus = heads.map(|head| std::cmp::max(self.queries.dot(head, &self.keys, key), 0));
+        self.short_score(row, key, relus.clone())
+            .unwrap_or_else(|| self.long_score(row, key, relus))
+    }
+
+    /// `None` where it takes more than machine integers.
+    fn short_score(&self, row: usize, key: usize, relus: impl Iterator<Item = i64>) -> Option<f32> {
+        let (least, weights) = self.short_weights[row].as_ref()?;
+        let scale = Parts::of(self.scales[key].to_bits())?;
+        let sum = sum_of_products(weights, *least, relus)?;
+        let score = sum.checked_mul(scale.significand.into())?;
+        let exp = UNIT + i64::from(*least) + i64::from(scale.shift);
+        let bits = round_small(score < 0, score.unsigned_abs(), 1, exp);
+        Some(f32::from_bits(bits))
+    }
+
+    fn long_score(&self, row: usize, key: usize, relus: impl Iterator<Item = i64>) -> f32 {
+        let weights = self.weights[row * self.heads..].iter();
+        let weights = weights.map(|&weight| Real::from_f32(weight));
+        let terms = weights
+            .zip(relus)
+            .map(|(weight, relu)| weight.times(&Real::int(relu)));
+        let sum = terms.fold(Real::zero(), Real::plus);
+        let score = sum.times(&Real::from_f32(self.scales[key]));
+        score.over_to_f32(1, UNIT)
     }
 }
+
+/// A product of weight, query, key and scale counts units of two to this.
+const UNIT: i64 = 2 * LEAST + 2 * e4m3::UNIT;
 
 /// Decoded e4m3 vectors of equal length.
 struct Vectors {
@@ -130,14 +159,11 @@ impl Vectors {
         &self.units[index * self.d..(index + 1) * self.d]
     }
 
-    /// Dot product in units of `2^-18`; `None` if it is NaN. A product is below `2^36`, so that
-    /// fewer than `2^27` of them cannot overflow.
-    fn dot(&self, index: usize, other: &Self, other_index: usize) -> Option<i64> {
-        if self.has_nan[index] || other.has_nan[other_index] {
-            return None;
-        }
+    /// Dot product in units of `2^-18`, of vectors without NaN. A product is below `2^36`, so
+    /// that fewer than `2^27` of them cannot overflow.
+    fn dot(&self, index: usize, other: &Self, other_index: usize) -> i64 {
         let pairs = self.units(index).iter().zip(other.units(other_index));
-        Some(pairs.map(|(&a, &b)| i64::from(a) * i64::from(b)).sum())
+        pairs.map(|(&a, &b)| i64::from(a) * i64::from(b)).sum()
     }
 }
 

@@ -1,17 +1,20 @@
 //! The table of a run, and its findings, as plain text.
 
 use crate::check::CHECKS;
+use crate::op::Op;
 use crate::summary::{Finding, Summary};
 use std::fmt::Write;
 
-/// The table: one line per check, then the totals.
+/// The table: one line per check of `ops`, then the totals.
 #[must_use]
-pub fn table(summary: &Summary) -> String {
+pub fn table(summary: &Summary, ops: &[Op]) -> String {
     let mut out = String::from("stage         check       SPEC    passed    n/a  failed\n");
-    for (check, tally) in CHECKS.iter().zip(&summary.tallies) {
-        let verdict = match (tally.failed, tally.passed) {
-            (0, 0) => "  NEVER EXERCISED",
-            (0, _) => "",
+    let lines = CHECKS.iter().zip(&summary.tallies);
+    for (check, tally) in lines.filter(|(check, _)| ops.contains(&check.op)) {
+        let verdict = match (tally.failed, tally.passed, tally.skipped) {
+            (0, 0, 0) => "  NEVER EXERCISED",
+            (0, 0, _) => "  skipped",
+            (0, ..) => "",
             _ => "  FAIL",
         };
         let (subject, name, clause) = (check.op.name(), check.name, check.clause);
@@ -58,11 +61,12 @@ pub fn finding(finding: &Finding) -> String {
     )
 }
 
-/// One line per check of a single case: what it came to.
+/// One line per check of `ops` on a single case: what it came to.
 #[must_use]
-pub fn verdicts(summary: &Summary) -> String {
+pub fn verdicts(summary: &Summary, ops: &[Op]) -> String {
     let mut out = String::new();
-    for (check, tally) in CHECKS.iter().zip(&summary.tallies) {
+    let lines = CHECKS.iter().zip(&summary.tallies);
+    for (check, tally) in lines.filter(|(check, _)| ops.contains(&check.op)) {
         let word = match (tally.failed, tally.passed) {
             (0, 0) => "does not apply",
             (0, _) => "pass",

@@ -1,0 +1,201 @@
+//! One worker process, with a limit on how long it may be silent.
+
+use super::RunError;
+use crate::worker::protocol::{Config, Reply, Request, reply_in, send};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// How long a worker may take to make its backend ready: drivers and compilers are slow.
+pub const START_LIMIT: Duration = Duration::from_secs(300);
+/// Replies kept for a parent that is busy.
+const REPLIES_WAITING: usize = 1024;
+
+/// How workers are started.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    /// The `hisa` program.
+    pub program: PathBuf,
+    /// How long a case may take.
+    pub time_limit: Duration,
+}
+
+impl Launcher {
+    /// Workers of `program`, or where that is absent of this very program.
+    ///
+    /// # Errors
+    /// [`RunError::Program`] where the operating system does not tell what this program is.
+    pub fn new(program: Option<&Path>, time_limit: Duration) -> Result<Self, RunError> {
+        let program = match program {
+            Some(program) => program.to_owned(),
+            None => std::env::current_exe().map_err(|source| RunError::Program {
+                program: PathBuf::from("hisa"),
+                source,
+            })?,
+        };
+        Ok(Self {
+            program,
+            time_limit,
+        })
+    }
+
+    /// Starts a worker and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`RunError::Program`], [`RunError::Refused`], and [`RunError::Start`] where it ends or is
+    /// silent instead.
+    pub fn start(&self, config: &Config) -> Result<Child, RunError> {
+        let failed = |source| RunError::Program {
+            program: self.program.clone(),
+            source,
+        };
+        let mut command = Command::new(&self.program);
+        command.arg("worker");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().map_err(failed)?;
+        let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
+        let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
+            return Err(failed(io::Error::other("no pipes")));
+        };
+        let mut child = Child {
+            process,
+            stdin: Some(stdin),
+            replies: listen(stdout),
+        };
+        // A worker that is gone already shows in the missing reply.
+        let _ = child.tell(config);
+        match child.next(START_LIMIT) {
+            Ok(Reply::Ready) => Ok(child),
+            Ok(Reply::Refused(why)) => Err(RunError::Refused { why }),
+            Ok(_) => Err(RunError::Start {
+                how: "answered out of turn".to_owned(),
+            }),
+            Err(loss) => Err(RunError::Start {
+                how: loss.to_string(),
+            }),
+        }
+    }
+}
+
+/// Reads replies until the pipe closes.
+fn listen(stdout: ChildStdout) -> Receiver<Reply> {
+    let (sender, replies) = sync_channel(REPLIES_WAITING);
+    std::thread::spawn(move || {
+        let lines = BufReader::new(stdout).split(b'\n');
+        for line in lines.map_while(Result::ok) {
+            if reply_in(&line).is_some_and(|reply| sender.send(reply).is_err()) {
+                return;
+            }
+        }
+    });
+    replies
+}
+
+/// How a worker was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// It ended by itself.
+    Died {
+        /// Exit status or signal, in words.
+        how: String,
+        /// Whether by the one signal that nothing inside a process causes.
+        killed: bool,
+    },
+    /// It was silent for longer than a case may take.
+    Hung(Duration),
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Died { how, .. } => write!(f, "the process ended: {how}"),
+            Self::Hung(limit) => write!(f, "no end within {limit:?}"),
+        }
+    }
+}
+
+/// A running worker. Dropping it kills it.
+#[derive(Debug)]
+pub struct Child {
+    process: std::process::Child,
+    stdin: Option<ChildStdin>,
+    replies: Receiver<Reply>,
+}
+
+impl Child {
+    fn tell(&mut self, message: &impl serde::Serialize) -> io::Result<()> {
+        match &mut self.stdin {
+            Some(stdin) => send(stdin, message),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Sends a request. That the worker is gone shows in [`Self::next`].
+    pub fn ask(&mut self, request: &Request) {
+        if self.tell(request).is_err() {
+            self.stdin = None;
+        }
+    }
+
+    /// The next reply.
+    ///
+    /// # Errors
+    /// [`Loss`]; the process is gone then.
+    pub fn next(&mut self, limit: Duration) -> Result<Reply, Loss> {
+        match self.replies.recv_timeout(limit) {
+            Ok(reply) => Ok(reply),
+            Err(RecvTimeoutError::Timeout) => {
+                self.end();
+                Err(Loss::Hung(limit))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(self.died()),
+        }
+    }
+
+    /// A worker that closed its output and stays is killed, and counts as ended by itself.
+    fn died(&mut self) -> Loss {
+        self.stdin = None;
+        for _ in 0..200 {
+            match self.process.try_wait() {
+                Ok(Some(status)) => {
+                    return Loss::Died {
+                        how: status.to_string(),
+                        killed: is_killed(status),
+                    };
+                }
+                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+                Err(_) => break,
+            }
+        }
+        self.end();
+        Loss::Died {
+            how: "it closed its output".to_owned(),
+            killed: false,
+        }
+    }
+
+    fn end(&mut self) {
+        self.stdin = None;
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[cfg(unix)]
+fn is_killed(status: std::process::ExitStatus) -> bool {
+    const SIGKILL: i32 = 9;
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGKILL)
+}
+
+#[cfg(not(unix))]
+fn is_killed(_: std::process::ExitStatus) -> bool {
+    false
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,108 @@
+//! One case at a time in a warm worker: what replaying and shrinking ask thousands of times.
+
+use super::RunError;
+use super::attempt::{Lost, attempt, charge, charged};
+use super::child::{Child, Launcher};
+use crate::check::Detail;
+use crate::op::Op;
+use crate::summary::{Source, Summary};
+use crate::worker::protocol::{Config, Request};
+use std::path::PathBuf;
+
+/// What can be judged by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// The case with this address.
+    Address(String),
+    /// The input in this file.
+    File(PathBuf),
+}
+
+impl Subject {
+    fn request(&self) -> Request {
+        match self {
+            Self::Address(address) => Request::Address(address.clone()),
+            Self::File(path) => Request::File(path.clone()),
+        }
+    }
+
+    /// Source and name in findings.
+    fn place(&self) -> (Source, String) {
+        let (generator, case) = match self {
+            Self::Address(address) => ("replay", address.clone()),
+            Self::File(path) => ("file", path.display().to_string()),
+        };
+        let source = Source {
+            generator: generator.to_owned(),
+            index: 0,
+        };
+        (source, case)
+    }
+}
+
+/// A worker that judges one subject after the other. No process is started for a subject, except
+/// after one that killed the worker or took longer than the limit.
+#[derive(Debug)]
+pub struct Judge {
+    launcher: Launcher,
+    config: Config,
+    child: Option<Child>,
+}
+
+impl Judge {
+    /// A judge with this configuration. The fewer jobs it names, the less each subject takes.
+    #[must_use]
+    pub fn new(launcher: Launcher, config: &Config) -> Self {
+        Self {
+            launcher,
+            // The job in flight is then known without a second run.
+            config: config.announcing(),
+            child: None,
+        }
+    }
+
+    /// Whether these are the jobs it judges; otherwise it judges them from now on, in a new
+    /// worker.
+    pub fn set_ops(&mut self, ops: &[Op]) {
+        let names: Vec<String> = ops.iter().map(|op| op.name().to_owned()).collect();
+        if self.config.ops != names {
+            self.config.ops = names;
+            self.child = None;
+        }
+    }
+
+    /// What all checks say about `subject`. A subject that kills its worker, or takes too long,
+    /// fails the check `runs` of the job that was running, and no other check is judged.
+    ///
+    /// # Errors
+    /// [`RunError::Refused`] for a subject that cannot be run, [`RunError::Program`] and
+    /// [`RunError::Start`].
+    pub fn summary(&mut self, subject: &Subject) -> Result<Summary, RunError> {
+        let mut child = match self.child.take() {
+            Some(child) => child,
+            None => self.launcher.start(&self.config)?,
+        };
+        match attempt(&mut child, &subject.request(), self.launcher.time_limit) {
+            Ok(answer) => {
+                self.child = Some(child);
+                answer
+            }
+            Err(Lost { loss, op, .. }) => {
+                let cause = op.is_none().then_some("no job of the backend was running");
+                let first = self.config.ops.first().and_then(|name| Op::from_name(name));
+                let op = op.or(first).unwrap_or(Op::Windows);
+                let (source, case) = subject.place();
+                Ok(charged(op, source, case, charge(&loss, cause)))
+            }
+        }
+    }
+
+    /// The checks `subject` fails, as positions in [`crate::check::CHECKS`], and what they say.
+    ///
+    /// # Errors
+    /// As [`Self::summary`].
+    pub fn failing(&mut self, subject: &Subject) -> Result<Vec<(usize, Detail)>, RunError> {
+        let findings = self.summary(subject)?.findings.into_iter();
+        Ok(findings.map(|found| (found.check, found.detail)).collect())
+    }
+}

@@ -1,0 +1,332 @@
+//! A run: a plan's cases through worker processes to one report.
+//!
+//! ```text
+//! Plan -> batches -> Supervisor (one per worker) -> pieces -> merged in order -> Report
+//!                      |- journal                               |- finish_findings
+//!                      `- Child: `hisa worker`
+//! ```
+//!
+//! The same seed gives the same [`Summary`], whatever the number of workers, the size of batches
+//! and the order in which they end: what is merged is merged in the order of the cases.
+
+mod attempt;
+mod child;
+mod error;
+pub mod journal;
+mod judge;
+mod plan;
+mod supervisor;
+
+pub use attempt::runs_check;
+pub use child::{Child, Launcher, Loss, START_LIMIT};
+pub use error::RunError;
+pub use judge::{Judge, Subject};
+pub use plan::{ENDLESS, JOBS_MAX, Mode, Plan, Shard, Suite, TIME_LIMIT};
+pub use supervisor::CRASHES_MAX;
+
+use crate::check::CHECKS;
+use crate::op::Op;
+use crate::summary::{Finding, Summary};
+use crate::worker::{Batch, Worker};
+use journal::RunFolder;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+use supervisor::{Answer, Piece, Supervisor};
+
+/// Who watches a run. Everything is called on the thread that called [`run`], in the order of
+/// the cases.
+pub trait Observer {
+    /// So many cases more are done.
+    fn progress(&mut self, cases: u64) {
+        let _ = cases;
+    }
+
+    /// Something a person should know and no finding says.
+    fn note(&mut self, text: &str) {
+        let _ = text;
+    }
+
+    /// A finding, before anybody sees it. This is where its input is saved and shrunk, and where
+    /// it is recognised as a known one.
+    ///
+    /// # Errors
+    /// [`RunError`], which ends the run.
+    fn on_finding(&mut self, finding: &mut Finding, judge: &mut Judge) -> Result<(), RunError> {
+        let _ = (finding, judge);
+        Ok(())
+    }
+}
+
+/// An observer that looks away.
+#[derive(Debug, Clone, Copy)]
+pub struct Nobody;
+
+impl Observer for Nobody {}
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Counts and findings.
+    pub summary: Summary,
+    /// The jobs that were judged.
+    pub ops: Vec<Op>,
+    /// Cases the plan promised; of a run that ends by the clock, those that were begun.
+    pub promised: u64,
+    /// Why the run ended before its time.
+    pub stopped: Option<String>,
+    /// Workers that were lost.
+    pub deaths: u64,
+}
+
+impl Report {
+    /// Why the run is not clean, in sentences; empty where it is.
+    #[must_use]
+    pub fn complaints(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        let summary = &self.summary;
+        let unknown = summary.findings_total - summary.expected_total;
+        if unknown > 0 {
+            said.push(format!("{unknown} findings"));
+        }
+        let idle = summary.unexercised(&self.ops);
+        if !idle.is_empty() {
+            let ids: Vec<String> = idle.iter().map(|&check| CHECKS[check].id()).collect();
+            said.push(format!("no case exercised {}", ids.join(", ")));
+        }
+        if let Some(why) = &self.stopped {
+            said.push(why.clone());
+        }
+        let ran = summary.total_cases();
+        if ran != self.promised {
+            said.push(format!("{ran} of {} cases were run", self.promised));
+        }
+        said
+    }
+
+    /// No finding that is not a known one, no check without a case, nothing left out.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.complaints().is_empty()
+    }
+}
+
+/// Runs the plan in worker processes.
+///
+/// # Errors
+/// [`RunError`]. A backend that panics, dies or hangs is charged with the case.
+pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, RunError> {
+    if plan.ops.is_empty() {
+        return Err(RunError::NoOps);
+    }
+    let launcher = Launcher::new(plan.program.as_deref(), plan.time_limit)?;
+    let config = plan.config();
+    let folder = RunFolder::new(plan.state.as_deref())?;
+    let queue = Queue::new(plan);
+    let (sender, answers) = channel();
+    let mut merger = Merger::new(plan);
+    std::thread::scope(|scope| {
+        for index in 0..plan.workers() {
+            let supervisor = Supervisor::new(&launcher, &config, folder.journal(index));
+            let (queue, sender) = (&queue, sender.clone());
+            scope.spawn(move || work(supervisor, queue, &sender));
+        }
+        drop(sender);
+        for (number, cases, answer) in answers {
+            observer.progress(cases);
+            if merger.take(number, answer, observer) {
+                queue.stop();
+            }
+        }
+    });
+    let mut report = merger.finish(queue.promised(plan))?;
+    if report.deaths > 0 {
+        let path = folder.keep();
+        observer.note(&format!(
+            "workers were lost; what they last ran is in {}",
+            path.display()
+        ));
+    }
+    finish_findings(&mut report, &mut Judge::new(launcher, &config), observer)?;
+    Ok(report)
+}
+
+/// What happens to every finding that is kept, in the order of the cases, before it is reported.
+fn finish_findings(
+    report: &mut Report,
+    judge: &mut Judge,
+    observer: &mut dyn Observer,
+) -> Result<(), RunError> {
+    for finding in &mut report.summary.findings {
+        observer.on_finding(finding, judge)?;
+    }
+    Ok(())
+}
+
+/// Runs the plan in this process and thread. A backend that dies or hangs takes the caller with
+/// it, and nothing is written to disk.
+///
+/// # Errors
+/// [`RunError::Refused`] for names that mean nothing, [`RunError::NoOps`].
+pub fn run_here(plan: &Plan) -> Result<Report, RunError> {
+    if plan.ops.is_empty() {
+        return Err(RunError::NoOps);
+    }
+    let refused = |error: crate::worker::WorkerError| RunError::Refused {
+        why: error.to_string(),
+    };
+    let mut worker = Worker::new(&plan.config()).map_err(refused)?;
+    let queue = Queue::new(plan);
+    let mut summary = Summary::default();
+    while let Some((_, batch)) = queue.next() {
+        let part = worker.batch(&batch, &mut |_| {}).map_err(refused)?;
+        summary.merge(part, plan.findings_max);
+    }
+    Ok(Report {
+        summary,
+        ops: plan.ops.clone(),
+        promised: queue.promised(plan),
+        stopped: None,
+        deaths: 0,
+    })
+}
+
+/// Batches that are still to be handed out.
+struct Queue {
+    rest: Mutex<(u64, u64, Box<dyn Iterator<Item = Batch> + Send>)>,
+    deadline: Option<Instant>,
+    stopped: AtomicBool,
+}
+
+impl Queue {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            rest: Mutex::new((0, 0, Box::new(plan.batches()))),
+            deadline: plan.duration.map(|duration| Instant::now() + duration),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// The next batch and its number.
+    fn next(&self) -> Option<(u64, Batch)> {
+        let late = self
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline);
+        if late || self.is_stopped() {
+            return None;
+        }
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch = rest.2.next()?;
+        let number = rest.0;
+        rest.0 += 1;
+        rest.1 += batch.len;
+        Some((number, batch))
+    }
+
+    /// Hands out nothing more.
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn promised(&self, plan: &Plan) -> u64 {
+        match self.deadline {
+            Some(_) => self.rest.lock().unwrap_or_else(PoisonError::into_inner).1,
+            None => plan.promised(),
+        }
+    }
+}
+
+type Numbered = (u64, u64, Result<Answer, RunError>);
+
+/// One worker after another through the queue.
+fn work(mut supervisor: Supervisor<'_>, queue: &Queue, answers: &Sender<Numbered>) {
+    while let Some((number, batch)) = queue.next() {
+        let cases = batch.len;
+        let answer = supervisor.batch(batch, &|| queue.is_stopped());
+        let failed = answer.is_err();
+        if answers.send((number, cases, answer)).is_err() || failed {
+            return;
+        }
+    }
+}
+
+/// Puts answers in order.
+struct Merger<'a> {
+    plan: &'a Plan,
+    summary: Summary,
+    /// Answers that came before their turn.
+    early: BTreeMap<u64, Vec<Piece>>,
+    next: u64,
+    charged: u64,
+    deaths: u64,
+    stopped: Option<String>,
+    failed: Option<RunError>,
+}
+
+impl<'a> Merger<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        Self {
+            plan,
+            summary: Summary::default(),
+            early: BTreeMap::new(),
+            next: 0,
+            charged: 0,
+            deaths: 0,
+            stopped: None,
+            failed: None,
+        }
+    }
+
+    /// Takes the answer to batch `number`; true where no more batches are wanted.
+    fn take(
+        &mut self,
+        number: u64,
+        answer: Result<Answer, RunError>,
+        observer: &mut dyn Observer,
+    ) -> bool {
+        match answer {
+            Ok(answer) => {
+                answer.notes.iter().for_each(|text| observer.note(text));
+                self.deaths += answer.deaths;
+                self.early.insert(number, answer.pieces);
+            }
+            Err(error) => self.failed = self.failed.take().or(Some(error)),
+        }
+        while let Some(pieces) = self.early.remove(&self.next) {
+            self.next += 1;
+            pieces.into_iter().for_each(|piece| self.merge(piece));
+        }
+        self.stopped.is_some() || self.failed.is_some()
+    }
+
+    fn merge(&mut self, piece: Piece) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.charged += u64::from(piece.charged);
+        self.summary.merge(piece.summary, self.plan.findings_max);
+        if self.charged >= CRASHES_MAX {
+            let why = format!("stopped early: {CRASHES_MAX} cases crashed or hung");
+            self.stopped = Some(why);
+        }
+    }
+
+    fn finish(self, promised: u64) -> Result<Report, RunError> {
+        match self.failed {
+            Some(error) => Err(error),
+            None => Ok(Report {
+                summary: self.summary,
+                ops: self.plan.ops.clone(),
+                promised,
+                stopped: self.stopped,
+                deaths: self.deaths,
+            }),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Batches through worker processes that may die: what a batch comes to, whoever survives it.
+
+use super::RunError;
+use super::attempt::{Lost, add_charge, attempt, charge, charged};
+use super::child::{Child, Launcher, Loss};
+use super::journal::Journal;
+use crate::op::Op;
+use crate::summary::{Source, Summary};
+use crate::worker::protocol::{Batch, Config, Request};
+use crate::worker::{Generators, WorkerError};
+
+/// Charged cases after which a run stops: a backend that dies everywhere proves nothing more.
+pub const CRASHES_MAX: u64 = 20;
+/// How often a worker may be lost with no case in flight before the run gives up.
+const IDLE_LOSSES_MAX: u32 = 3;
+
+/// Cases in a row of a batch that were answered together.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub summary: Summary,
+    /// Whether it is one case, charged with the loss of its worker.
+    pub charged: bool,
+}
+
+/// What a batch came to.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// In the order of the cases.
+    pub pieces: Vec<Piece>,
+    /// What a person should know about lost workers.
+    pub notes: Vec<String>,
+    /// Workers lost.
+    pub deaths: u64,
+}
+
+/// A part of a batch that is still to do.
+enum Work {
+    Cases(Batch),
+    /// One case on which a worker was lost.
+    Suspect(Batch, Loss),
+}
+
+/// One worker at a time, replaced when it is lost.
+pub(super) struct Supervisor<'a> {
+    launcher: &'a Launcher,
+    config: &'a Config,
+    journal: Journal,
+    generators: Generators,
+    child: Option<Child>,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(super) fn new(launcher: &'a Launcher, config: &'a Config, journal: Journal) -> Self {
+        Self {
+            launcher,
+            config,
+            journal,
+            generators: Generators::default(),
+            child: None,
+        }
+    }
+
+    /// Runs a batch to its end, or until `stop` says so or too many of its cases are charged.
+    pub(super) fn batch(
+        &mut self,
+        batch: Batch,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Answer, RunError> {
+        self.record(&batch)?;
+        let mut answer = Answer::default();
+        let mut idle = 0;
+        // The next part to do is the last.
+        let mut work = vec![Work::Cases(batch)];
+        while let Some(part) = work.pop() {
+            let charges = answer.pieces.iter().filter(|piece| piece.charged).count();
+            if stop() || charges as u64 >= CRASHES_MAX {
+                break;
+            }
+            match part {
+                Work::Cases(cases) if cases.len == 0 => {}
+                Work::Cases(cases) => match self.cases(&cases)? {
+                    Ok(summary) => answer.pieces.push(Piece {
+                        summary,
+                        charged: false,
+                    }),
+                    Err(Lost { loss, at, .. }) => {
+                        answer.deaths += 1;
+                        let Some(at) = at.filter(|&at| at < cases.len) else {
+                            idle += 1;
+                            if idle > IDLE_LOSSES_MAX {
+                                let how = loss.to_string();
+                                return Err(RunError::Start { how });
+                            }
+                            work.push(Work::Cases(cases));
+                            continue;
+                        };
+                        // The answers before the case were lost with the worker.
+                        work.push(Work::Cases(cases.part(at + 1, cases.len - at - 1)));
+                        work.push(Work::Suspect(cases.part(at, 1), loss));
+                        work.push(Work::Cases(cases.part(0, at)));
+                    }
+                },
+                Work::Suspect(case, loss) => self.suspect(&case, &loss, &mut answer)?,
+            }
+        }
+        Ok(answer)
+    }
+
+    fn cases(&mut self, cases: &Batch) -> Result<Result<Summary, Lost>, RunError> {
+        let mut child = match self.child.take() {
+            Some(child) => child,
+            None => self.launcher.start(self.config)?,
+        };
+        let request = Request::Batch(cases.clone());
+        match attempt(&mut child, &request, self.launcher.time_limit) {
+            Ok(answer) => {
+                self.child = Some(child);
+                Ok(Ok(answer?))
+            }
+            Err(lost) => Ok(Err(lost)),
+        }
+    }
+
+    /// Runs a case on which a worker was lost again, in a worker of its own that says which job
+    /// is running.
+    fn suspect(&mut self, case: &Batch, first: &Loss, answer: &mut Answer) -> Result<(), RunError> {
+        let (source, address) = self.place(case)?;
+        let mut child = self.launcher.start(&self.config.announcing())?;
+        let request = Request::Batch(case.clone());
+        let again = attempt(&mut child, &request, self.launcher.time_limit);
+        drop(child);
+        let piece = match again {
+            Err(Lost { loss, op, .. }) => {
+                answer.deaths += 1;
+                let cause = op.is_none().then_some("no job of the backend was running");
+                let op = op.unwrap_or(self.first_op());
+                answer.notes.push(format!("{address} in {op}: {loss}"));
+                Piece {
+                    summary: charged(op, source, address, charge(&loss, cause)),
+                    charged: true,
+                }
+            }
+            Ok(summary) => {
+                let mut summary = summary?;
+                let note = format!("{address}: {first}; run again, it came to an end");
+                answer.notes.push(note);
+                // A signal from outside and a machine that stood still say nothing about the
+                // backend; any other end of its process does.
+                let charged = matches!(first, Loss::Died { killed: false, .. });
+                if charged {
+                    let cause = "it died once and not again; the job it ran is not known";
+                    let detail = charge(first, Some(cause));
+                    add_charge(&mut summary, self.first_op(), source, address, detail);
+                }
+                Piece { summary, charged }
+            }
+        };
+        answer.pieces.push(piece);
+        Ok(())
+    }
+
+    fn first_op(&self) -> Op {
+        let first = self.config.ops.first().and_then(|name| Op::from_name(name));
+        first.unwrap_or(Op::Windows)
+    }
+
+    /// Source and address of the only case of a batch.
+    fn place(&mut self, case: &Batch) -> Result<(Source, String), RunError> {
+        let source = Source {
+            generator: case.generator.clone(),
+            index: case.first,
+        };
+        let generated = self.generators.of(case).map_err(refused)?.case(case.first);
+        let address = generated.map_or_else(String::new, |generated| generated.case.to_string());
+        Ok((source, address))
+    }
+
+    /// Puts the batch on disk, so that a machine that dies of it tells what it ran.
+    fn record(&mut self, batch: &Batch) -> Result<(), RunError> {
+        let generator = self.generators.of(batch).map_err(refused)?;
+        let cases = batch.indices().filter_map(|index| {
+            let generated = generator.case(index)?;
+            Some((index, generated.case.to_string()))
+        });
+        self.journal.write(batch, cases)
+    }
+}
+
+fn refused(error: WorkerError) -> RunError {
+    RunError::Refused {
+        why: error.to_string(),
+    }
+}
