@@ -19,7 +19,17 @@ pub fn judge(
     summary: &mut Summary,
 ) {
     let truth = Truth::new(problem, basis);
-    let mut trial = Trial::new(problem, &truth, backend);
+    judge_by((problem, &truth), (source, case), backend, summary);
+}
+
+/// As [`judge`], by results known already: many backends can share them.
+pub fn judge_by(
+    (problem, truth): (&Problem, &Truth),
+    (source, case): (&Source, &str),
+    backend: &mut dyn Backend,
+    summary: &mut Summary,
+) {
+    let mut trial = Trial::new(problem, truth, backend);
     for (index, check) in CHECKS.iter().enumerate() {
         let tally = &mut summary.tallies[index];
         match (check.judge)(&mut trial, check.op) {

@@ -8,6 +8,7 @@
 pub mod buffer;
 mod capabilities;
 mod job;
+pub mod mutant;
 pub mod oracle;
 pub mod reference;
 
@@ -66,13 +67,13 @@ pub const NAMES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The backend of that name.
+/// The backend of that name: one of [`NAMES`], or `mutant:` and a name of [`mutant::MUTANTS`].
 #[must_use]
 pub fn by_name(name: &str) -> Option<Box<dyn Backend>> {
     match name {
         "reference" => Some(Box::new(reference::Reference::new())),
         "oracle" => Some(Box::new(oracle::Oracle::new())),
-        _ => None,
+        _ => mutant::by_name(name.strip_prefix("mutant:")?),
     }
 }
 
