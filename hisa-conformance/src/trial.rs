@@ -132,7 +132,8 @@ impl<'a> Trial<'a> {
 
     fn against_first(&mut self, op: Op, fill: Fill) -> Option<Change> {
         let later = self.again(op, fill);
-        change(self.outputs(op).ok()?, &later.outputs)
+        let problem = self.problem;
+        change(op, problem, self.outputs(op).ok()?, &later.outputs)
     }
 
     /// Runs `op` once more on the same problem.
@@ -180,7 +181,7 @@ fn changed(before: &Buffers, after: &Buffers) -> Option<(&'static str, isize)> {
         let Some(new) = after.get(name) else {
             return Some((name, 0));
         };
-        let element = old.first_changed(new).map(|at| at as isize);
+        let element = old.first_changed(new, |_| true).map(|at| at as isize);
         Some((name, element.or_else(|| new.damaged_guard())?))
     })
 }

@@ -167,7 +167,7 @@ faults! {
         "Sums heads in bf16.";
     BlocksHopper "blocks-hopper" 14 BLOCKS, "block_scores.scores" [91]
         "Takes dots with the 13 fraction bits of a tensor core and declares them exact.";
-    BlocksNoFloorScale "blocks-no-scale" 12 BLOCKS, "block_scores.scores" []
+    BlocksNoScale "blocks-no-scale" 12 BLOCKS, "block_scores.scores" []
         "Forgets the pooled scale.";
     BlocksFloorEnd "blocks-floor-end" 9 BLOCKS, "block_scores.scores" []
         "Scores blocks up to floor(ke/B): the last one is left out.";

@@ -38,25 +38,24 @@ pub(super) fn score(
         _ => launch.h,
     };
     let first = usize::from(fault == Fault::BlocksRace && launch.number > 1).min(heads);
-    let mut terms: Terms = Terms::default();
-    for head in first..heads {
+    let terms = (first..heads).map(|head| {
         let dot = dot(fault, &q[head * d..(head + 1) * d], &key[..d]);
-        terms.push(relu(fault, dot, scale), weight(fault, weights[head]));
-    }
+        (relu(fault, dot, scale), weight(fault, weights[head]))
+    });
     let scale = match fault {
-        Fault::BlocksNoFloorScale => 1.0,
+        Fault::BlocksNoScale => 1.0,
         Fault::TokensScaleInRelu => scale.abs(),
         _ => scale,
     };
     let score = match fault {
-        Fault::BlocksF32Heads => terms.plain(scale, |sum| sum),
-        Fault::BlocksBf16Sum => terms.plain(scale, round_to_bf16),
+        Fault::BlocksF32Heads => plain(terms, scale, |sum| sum),
+        Fault::BlocksBf16Sum => plain(terms, scale, round_to_bf16),
         Fault::BlocksReluOfSum => {
-            let sum = terms.total(1.0);
+            let sum = total(terms, 1.0);
             (if sum < 0.0 { 0.0 } else { sum }) * scale
         }
-        Fault::TokensRoundedSum => terms.total(1.0) * scale,
-        _ => terms.total(scale),
+        Fault::TokensRoundedSum => total(terms, 1.0) * scale,
+        _ => total(terms, scale),
     };
     match fault {
         Fault::TokensBf16Scores | Fault::DsaBf16 => round_to_bf16(score),
@@ -71,7 +70,7 @@ fn active(fault: Fault, site: Site) -> Fault {
     use Fault::*;
     let at = match fault {
         BlocksNoRelu | BlocksReluOfSum | BlocksFmaxRelu | BlocksBf16Weights | BlocksF32Heads
-        | BlocksBf16Sum | BlocksHopper | BlocksNoFloorScale | BlocksHeadTail | BlocksHeadTile
+        | BlocksBf16Sum | BlocksHopper | BlocksNoScale | BlocksHeadTail | BlocksHeadTile
         | BlocksSwizzle | BlocksDimTail | BlocksRace => Site::Blocks,
         TokensScaleInRelu | TokensRoundedSum | TokensF16Dots | TokensBf16Scores
         | TokensDecode480 | TokensDecodeFlush | TokensNanSkipped | TokensNanToInf | TokensFlush => {
@@ -90,28 +89,24 @@ fn dot(fault: Fault, q: &[E4M3], key: &[E4M3]) -> f64 {
         Fault::BlocksHopper => return f64::from(device_dot(DotClass::HopperQgmma, q, key)) / UNIT,
         _ => q.len(),
     };
-    let mut sum = 0i64;
-    for at in 0..d {
-        let swizzled = at ^ 16;
-        let other = if fault == Fault::BlocksSwizzle && d != 128 && swizzled < d {
-            swizzled
-        } else {
-            at
-        };
-        let (a, b) = (q[at], key[other]);
-        if a.is_nan() || b.is_nan() {
-            match fault {
-                Fault::TokensDecode480 => {}
-                Fault::TokensNanSkipped => continue,
-                _ => return f64::NAN,
-            }
-        }
-        sum += units(fault, a) * units(fault, b);
-    }
-    if fault == Fault::TokensF16Dots {
-        half(sum as f64 * UNIT) / UNIT
+    let swizzle = if fault == Fault::BlocksSwizzle && d != 128 && d % 32 == 0 {
+        16
     } else {
-        sum as f64
+        0
+    };
+    let (mut sum, mut nan) = (0i64, false);
+    for at in 0..d {
+        let (a, b) = (q[at], key[at ^ swizzle]);
+        let product = units(fault, a) * units(fault, b);
+        nan |= a.is_nan() || b.is_nan();
+        sum += product;
+    }
+    match fault {
+        // A NaN counts as 480 there, and as 0 units here.
+        Fault::TokensDecode480 | Fault::TokensNanSkipped => sum as f64,
+        _ if nan => f64::NAN,
+        Fault::TokensF16Dots => half(sum as f64 * UNIT) / UNIT,
+        _ => sum as f64,
     }
 }
 
@@ -153,77 +148,66 @@ fn weight(fault: Fault, weight: f32) -> f32 {
     }
 }
 
-/// Clamped dots, in units of 2^-18, with their weights.
-#[derive(Debug, Default)]
-struct Terms {
-    pairs: Vec<(f64, f32)>,
+/// `scale * sum`, rounded once, of clamped dots in units of 2^-18 and their weights. The sign of
+/// a zero is that of an accumulator that starts with its first term.
+fn total(mut terms: impl Iterator<Item = (f64, f32)> + Clone, scale: f32) -> f32 {
+    let again = terms.clone();
+    let Some((dot, weight)) = terms.next() else {
+        return 0.0;
+    };
+    let mut sum = dot * f64::from(weight);
+    let (mut size, mut count) = (sum.abs(), 1.0);
+    for (dot, weight) in terms {
+        let product = dot * f64::from(weight);
+        (sum, size, count) = (sum + product, size + product.abs(), count + 1.0);
+    }
+    let scale64 = f64::from(scale) * UNIT;
+    let value = sum * scale64;
+    if value.is_nan() {
+        return exact_total(again, scale);
+    }
+    if !size.is_finite() {
+        return value as f32;
+    }
+    // The error of the sum and of the product, with room to spare.
+    let error = size * scale64.abs() * ((count + 8.0) * 1.2e-16);
+    if (value - error) as f32 == (value + error) as f32 {
+        return value as f32;
+    }
+    exact_total(again, scale)
 }
 
-impl Terms {
-    fn push(&mut self, dot: f64, weight: f32) {
-        self.pairs.push((dot, weight));
+/// The same by an exact sum: where f64 does not decide, and where an infinite scale needs the
+/// sign of the sum.
+fn exact_total(terms: impl Iterator<Item = (f64, f32)>, scale: f32) -> f32 {
+    let mut sum = ExactSum::ZERO;
+    for (dot, weight) in terms {
+        if !dot.is_finite() || !weight.is_finite() {
+            return NAN;
+        }
+        let (mantissa, exponent) = decompose(weight);
+        sum.add_shifted(dot as i128 * i128::from(mantissa), (exponent + 149) as u32);
     }
+    if scale.is_finite() {
+        let (mantissa, exponent) = decompose(scale);
+        return sum.scaled_to_f32(mantissa, exponent - 149 - 18);
+    }
+    if scale.is_nan() || sum.is_zero() {
+        NAN
+    } else if sum.is_negative() == (scale < 0.0) {
+        f32::INFINITY
+    } else {
+        f32::NEG_INFINITY
+    }
+}
 
-    /// `scale * sum`, rounded once. The sign of a zero is that of the first-term accumulator.
-    fn total(&self, scale: f32) -> f32 {
-        let mut products = self
-            .pairs
-            .iter()
-            .map(|&(dot, weight)| dot * f64::from(weight));
-        let Some(first) = products.next() else {
-            return 0.0;
-        };
-        let (mut sum, mut size) = (first, first.abs());
-        for product in products {
-            (sum, size) = (sum + product, size + product.abs());
-        }
-        let scale64 = f64::from(scale) * UNIT;
-        let value = sum * scale64;
-        if value.is_nan() {
-            return self.special(scale);
-        }
-        if !size.is_finite() {
-            return value as f32;
-        }
-        let error = size * scale64.abs() * ((self.pairs.len() as f64 + 8.0) * 1.2e-16);
-        if (value - error) as f32 == (value + error) as f32 {
-            return value as f32;
-        }
-        self.special(scale)
+/// The sum in f32 from head 0 on, each step rounded once more by `store`.
+fn plain(terms: impl Iterator<Item = (f64, f32)>, scale: f32, store: impl Fn(f32) -> f32) -> f32 {
+    let mut sum = 0.0f32;
+    for (dot, weight) in terms {
+        sum = store(sum + (dot * UNIT) as f32 * weight);
     }
-
-    /// The same by exact sums: where f64 does not decide, and where an infinite scale needs the
-    /// sign of the sum.
-    fn special(&self, scale: f32) -> f32 {
-        let mut sum = ExactSum::ZERO;
-        for &(dot, weight) in &self.pairs {
-            if !dot.is_finite() || !weight.is_finite() {
-                return NAN;
-            }
-            let (mantissa, exponent) = decompose(weight);
-            sum.add_shifted(dot as i128 * i128::from(mantissa), (exponent + 149) as u32);
-        }
-        if scale.is_finite() {
-            let (mantissa, exponent) = decompose(scale);
-            return sum.scaled_to_f32(mantissa, exponent - 149 - 18);
-        }
-        if scale.is_nan() || sum.is_zero() {
-            NAN
-        } else if sum.is_negative() == (scale < 0.0) {
-            f32::INFINITY
-        } else {
-            f32::NEG_INFINITY
-        }
-    }
-
-    /// The sum in f32 from head 0 on, each step rounded once more by `store`.
-    fn plain(&self, scale: f32, store: impl Fn(f32) -> f32) -> f32 {
-        let mut sum = 0.0f32;
-        for &(dot, weight) in &self.pairs {
-            sum = store(sum + (dot * UNIT) as f32 * weight);
-        }
-        sum * scale
-    }
+    sum * scale
 }
 
 /// A finite f32 as an integer and an exponent of two, at least -149.
