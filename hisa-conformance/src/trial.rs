@@ -136,7 +136,8 @@ impl<'a> Trial<'a> {
 
     fn against_first(&mut self, op: Op, fill: Fill) -> Option<Change> {
         let (later, _) = self.same(op, fill);
-        change(self.outputs(op).ok()?, &later)
+        let problem = self.problem;
+        change(op, problem, self.outputs(op).ok()?, &later)
     }
 
     /// Runs `op` on the problem of the trial: its outputs, and what became of its inputs.
@@ -192,7 +193,7 @@ fn changed(op: Op, after: &Buffers, before: [&Buffers; 2]) -> Option<(&'static s
         let Some(new) = after.get(name) else {
             return Some((name, 0));
         };
-        let element = old.first_changed(new).map(|at| at as isize);
+        let element = old.first_changed(new, |_| true).map(|at| at as isize);
         Some((name, element.or_else(|| new.damaged_guard())?))
     })
 }

@@ -72,6 +72,11 @@ impl<'a> Job<'a> {
         for &name in op.inputs() {
             tensors.put(name, tensor(name).ok_or(name)?);
         }
+        if op == Op::Stage(hisa_ref::Stage::BlockMask)
+            && let Some(scores) = tensors.f32_mut("block_scores")
+        {
+            unspecify(scores, problem);
+        }
         let inputs = &problem.inputs;
         Ok(Self {
             op,
@@ -111,6 +116,19 @@ impl<'a> Job<'a> {
     /// As [`Self::codes`].
     pub fn i32(&self, name: &str) -> Result<&Guarded<i32>, Failure> {
         self.tensors.i32(name).ok_or_else(|| absent(name))
+    }
+}
+
+/// Outside the block windows scores are not specified (SPEC 3.2), and the stage after them has to
+/// do with whatever a port left there (SPEC 4.1): NaN and infinity in turn.
+fn unspecify(scores: &mut Guarded<f32>, problem: &Problem) {
+    let (windows, columns) = (problem.inputs.windows.rows(), scores.columns().max(1));
+    for (at, score) in scores.body_mut().iter_mut().enumerate() {
+        let (row, block) = (at / columns, at % columns);
+        let inside = |window: &hisa_ref::Window| window.blocks(problem.b()).contains(&block);
+        if !windows.get(row).is_some_and(inside) {
+            *score = if at % 2 == 0 { f32::NAN } else { f32::INFINITY };
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod buffer;
 mod capabilities;
 mod job;
+pub mod mutant;
 pub mod oracle;
 pub mod reference;
 pub mod saboteur;
@@ -68,16 +69,17 @@ pub const NAMES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The backend of that name.
+/// The backend of that name: one of [`NAMES`], or `mutant:` and a name of [`mutant::MUTANTS`].
 #[must_use]
 pub fn by_name(name: &str) -> Option<Box<dyn Backend>> {
     match name {
         "reference" => Some(Box::new(reference::Reference::new())),
         "oracle" => Some(Box::new(oracle::Oracle::new())),
-        _ => {
-            let saboteur = saboteur::Saboteur::by_name(name.strip_prefix("saboteur:")?)?;
-            Some(Box::new(saboteur))
-        }
+        _ => match name.split_once(':')? {
+            ("mutant", fault) => mutant::by_name(fault),
+            ("saboteur", fault) => Some(Box::new(saboteur::Saboteur::by_name(fault)?)),
+            _ => None,
+        },
     }
 }
 

@@ -3,7 +3,9 @@
 use super::{Detail, Verdict};
 use crate::backend::{Buffer, Buffers, Failure, Kind};
 use crate::op::Op;
+use crate::problem::Problem;
 use crate::trial::Trial;
+use hisa_ref::Stage;
 
 /// Unpacks a result, or returns its verdict from the check.
 macro_rules! some {
@@ -39,11 +41,7 @@ pub(super) fn shape(trial: &mut Trial<'_>, op: Op) -> Verdict {
 }
 
 /// The first output of another type or shape than its job gives it.
-pub(crate) fn misshapen(
-    op: Op,
-    problem: &crate::problem::Problem,
-    outputs: &Buffers,
-) -> Option<Detail> {
+pub(crate) fn misshapen(op: Op, problem: &Problem, outputs: &Buffers) -> Option<Detail> {
     op.outputs().iter().find_map(|&name| {
         let (kind, shape) = (Kind::of_output(name), problem.output_shape(op, name)?);
         let got = outputs.get(name);
@@ -76,8 +74,21 @@ pub(super) fn stale(trial: &mut Trial<'_>, op: Op) -> Verdict {
     verdict_of_change(trial.twice(op).stale.clone(), old, "holding 0x7fffffff")
 }
 
-/// The first element of any output with other bits than in the first run.
-pub(crate) fn change(first: &Buffers, later: &Result<Buffers, Failure>) -> Option<Change> {
+/// The first element of any output with other bits than in the first run. Block scores outside
+/// the block window are not specified (SPEC 3.2) and may change.
+pub(crate) fn change(
+    op: Op,
+    problem: &Problem,
+    first: &Buffers,
+    later: &Result<Buffers, Failure>,
+) -> Option<Change> {
+    let (windows, b) = (problem.inputs.windows.rows(), problem.b());
+    let columns = problem.blocks().max(1);
+    let specified = |at: usize| {
+        let window = windows.get(at / columns);
+        op != Op::Stage(Stage::BlockScores)
+            || window.is_some_and(|window| window.blocks(b).contains(&(at % columns)))
+    };
     let later = match later {
         Ok(later) => later,
         Err(failure) => return Some(("the call".into(), "a result".into(), failure.to_string())),
@@ -86,7 +97,7 @@ pub(crate) fn change(first: &Buffers, later: &Result<Buffers, Failure>) -> Optio
         let Some(other) = later.get(name) else {
             return Some((name.to_owned(), "a tensor".to_owned(), "none".to_owned()));
         };
-        let at = buffer.first_changed(other)?;
+        let at = buffer.first_changed(other, specified)?;
         Some((
             place(name, buffer.shape(), at),
             buffer.show(at),

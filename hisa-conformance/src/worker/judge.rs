@@ -18,7 +18,18 @@ pub fn judge(
     summary: &mut Summary,
 ) {
     let truth = Truth::new(problem, basis);
-    let mut trial = Trial::new(problem, &truth, backend);
+    judge_by((problem, &truth), (source, case), backend, ops, summary);
+}
+
+/// As [`judge`], by results known already: many backends can share them.
+pub fn judge_by(
+    (problem, truth): (&Problem, &Truth),
+    (source, case): (&Source, &str),
+    backend: &mut dyn Backend,
+    ops: &[Op],
+    summary: &mut Summary,
+) {
+    let mut trial = Trial::new(problem, truth, backend);
     let checks = CHECKS.iter().enumerate();
     for (index, check) in checks.filter(|(_, check)| ops.contains(&check.op)) {
         let tally = &mut summary.tallies[index];
