@@ -23,12 +23,15 @@ impl Candidates for Case {
     }
 
     fn simplify(search: &mut Search<'_, Self>) {
+        let before = search.improvements();
         sizes::simplify(search);
-        other_seeds(search);
         patches(search);
         values::simplify(search);
         patch_bits(search);
         seed(search);
+        if search.improvements() == before {
+            other_seeds(search);
+        }
     }
 }
 
@@ -156,21 +159,24 @@ fn moved(mut patch: Patch, extent: Extent, gone: &Range<usize>) -> Option<Patch>
     Some(patch)
 }
 
-/// A dropped row takes its values with it: the rows that stay are drawn from the seed by their new
-/// number. Where no row fails alone, one may under another seed.
+/// The last resort: what is dropped takes its values with it, and what stays is drawn from the
+/// seed anew. Where no smaller case fails, one may under another seed.
 fn other_seeds(search: &mut Search<'_, Case>) {
-    let rows = search.best().m;
-    if rows < 2 {
-        return;
-    }
-    for seed in 0..4 {
-        for row in 0..rows.min(4) {
-            let alone = |best: &Case| {
-                let case = best.without(Extent::Rows, row + 1..best.m)?;
-                let case = case.without(Extent::Rows, 0..row)?;
-                Some(Case { seed, ..case })
-            };
-            if search.change(alone) {
+    let smaller = [1, 2, 3, 4, usize::MAX];
+    for extent in [Extent::Rows, Extent::Keys, Extent::Dims, Extent::Heads] {
+        let len = search.best().extent(extent);
+        for kept in smaller.map(|kept| kept.min(len / 2)) {
+            // Windows differ from row to row: any of the first rows may be the one to keep.
+            let starts = if extent == Extent::Rows { 4 } else { 1 };
+            let starts = 0..starts.min(len - kept);
+            let picks = starts.flat_map(|start| (0..SMALL_SEEDS).map(move |seed| (start, seed)));
+            let found = kept > 0
+                && search.first_of(picks, |best, (start, seed)| {
+                    let case = best.without(extent, start + kept..len)?;
+                    let case = case.without(extent, 0..start)?;
+                    Some(Case { seed, ..case })
+                });
+            if found {
                 return;
             }
         }

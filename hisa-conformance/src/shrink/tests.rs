@@ -2,6 +2,7 @@ use super::*;
 use crate::case::Case;
 use crate::problem::Problem;
 use hisa_ref::{Rank, Window};
+use std::collections::HashSet;
 
 const START: &str = "hisa:M=20,N=300,H=5,D=40,B=16,m=4,K=24,rank=f32/win=0:300x7.5:123x7.17:40x6\
     /v=heavy/seed=77/k.9.3=7e,w.1.2=7fc00000,s.250=00000001";
@@ -10,9 +11,11 @@ fn from(text: &str, fails: impl Fn(&Case) -> bool) -> Shrunk<Case> {
     let start: Case = text.parse().unwrap();
     assert!(fails(&start));
     let mut calls = 0;
+    let mut seen = HashSet::from([start.to_string()]);
     let shrunk = shrink(start, Budget::default(), |case| {
         calls += 1;
         assert!(case.is_valid(), "{case}");
+        assert!(seen.insert(case.to_string()), "{case} is tried twice");
         fails(case)
     });
     assert!(fails(&shrunk.smallest));

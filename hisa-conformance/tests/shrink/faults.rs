@@ -293,7 +293,8 @@ fn scores(fault: Fault, job: &Job<'_>, made: &mut Buffers) {
 fn skip_empty(job: &Job<'_>, made: &mut Buffers) {
     let Some(WindowSpec {
         source: WindowSource::Causal(cu),
-        ..
+        shard: None,
+        padding_rows: 0,
     }) = job.spec
     else {
         return;

@@ -213,3 +213,27 @@ fn the_reference_passes_where_the_broken_backends_fail() {
         );
     }
 }
+
+/// Random cases, larger and of all kinds: the shapes a finding of a run has.
+#[test]
+fn random_cases_shrink_as_far() {
+    let ragged = by_name("ragged", 0x5EED, 300).unwrap();
+    let mut large = Vec::new();
+    for (fault, id, _) in FAULTS {
+        let mut broken = Broken::new(fault);
+        let mut still = |case: &Case| fails(&Problem::new(case).unwrap(), &mut broken, id);
+        let cases = ragged.iter().map(|generated| generated.case);
+        let failing: Vec<Case> = cases.filter(|case| still(case)).take(4).collect();
+        assert!(!failing.is_empty(), "{fault:?}");
+        for start in failing {
+            let shrunk = shrink(start.clone(), Budget::default(), &mut still);
+            let [m, n, h, d] = shrunk.sizes;
+            // Without boundary rows, a quotient and a product differ once in many elements.
+            let most = if id == "quantize.values" { 32 } else { 8 };
+            if m > 4 || n > 12 || h > 1 || d > most {
+                large.push(format!("{fault:?} {start} -> {}", shrunk.smallest));
+            }
+        }
+    }
+    assert!(large.is_empty(), "{large:#?}");
+}
