@@ -147,13 +147,11 @@ mod tests {
     fn every_line_is_a_case_with_a_comment_and_says_so_once() {
         let corpus = Corpus::new();
         assert_eq!(corpus.len() as usize, entries(ADDRESSES).count());
-        let mut at = 0;
-        for (address, comment) in entries(ADDRESSES) {
+        for (at, (address, comment)) in (0..).zip(entries(ADDRESSES)) {
             let generated = corpus.case(at).unwrap();
             assert_eq!(generated.case.to_string(), address, "not canonical");
             assert_eq!(generated.comment, comment);
             assert!(!comment.is_empty(), "{address}");
-            at += 1;
         }
     }
 

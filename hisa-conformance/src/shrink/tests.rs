@@ -162,7 +162,7 @@ fn a_fault_of_offsets_keeps_offsets() {
 
 #[test]
 fn a_shrink_is_repeatable_and_keeps_its_budget() {
-    let fails = |case: &Case| case.n % 3 == 0 && case.d > 9;
+    let fails = |case: &Case| case.n.is_multiple_of(3) && case.d > 9;
     let run = |calls| {
         let budget = Budget {
             calls,

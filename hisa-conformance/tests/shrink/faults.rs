@@ -106,7 +106,10 @@ impl Backend for Broken {
             (Fault::RollBackStale, Op::Append) => {
                 let b = job.params.block_size();
                 let backwards = job.pieces.windows(2).filter(|pair| pair[1] < pair[0]);
-                for end in backwards.map(|pair| pair[1]).filter(|end| end % b != 0) {
+                for end in backwards
+                    .map(|pair| pair[1])
+                    .filter(|end| !end.is_multiple_of(b))
+                {
                     made.f32_mut("pooled_scale").unwrap().body_mut()[end / b] *= 2.0;
                 }
             }
@@ -178,7 +181,9 @@ fn block_mask(fault: Fault, job: &Job<'_>, made: &mut Buffers) {
         };
         let place = &mut masked.body_mut()[row * columns + last];
         match fault {
-            Fault::BlockWindowFloor if window.ke as usize % b != 0 => *place = f32::NEG_INFINITY,
+            Fault::BlockWindowFloor if !(window.ke as usize).is_multiple_of(b) => {
+                *place = f32::NEG_INFINITY
+            }
             Fault::LastNotForced if last > blocks.start => *place = plain.row(row)[last],
             _ => {}
         }
@@ -191,7 +196,7 @@ fn pool(fault: Fault, job: &Job<'_>, made: &mut Buffers) {
     let mut scales: Array1<f32> = job.f32("k_scale").unwrap().body().to_vec().into();
     match fault {
         Fault::PoolTailByB => {
-            while k.nrows() % b != 0 {
+            while !k.nrows().is_multiple_of(b) {
                 k.push_row(Array1::from_elem(job.d, E4M3::ZERO).view())
                     .unwrap();
                 scales
