@@ -57,6 +57,26 @@ impl FromStr for Case {
     }
 }
 
+impl FromStr for WindowSpec {
+    type Err = AddressError;
+
+    /// Reads the windows of an address alone, such as `cu=0.1.3`; places count from the start of
+    /// an address that held nothing else.
+    fn from_str(text: &str) -> Parsed<Self> {
+        let mut fields = Fields::read(text)?;
+        let spec = fields.windows()?;
+        if let Some(field) = fields.list.first() {
+            let key = field.key.to_owned();
+            return Err(problem(field.at, AddressProblem::UnknownKey { key }));
+        }
+        if let Some(patch) = fields.patches.first() {
+            let key = patch.to_string();
+            return Err(problem(0, AddressProblem::UnknownKey { key }));
+        }
+        Ok(spec)
+    }
+}
+
 /// One `key=value` and where its value starts.
 struct Field<'a> {
     key: &'a str,

@@ -50,6 +50,12 @@ pub enum DumpError {
         /// What was found.
         problem: WindowsProblem,
     },
+    /// Another content has the name that a file was to get.
+    #[error("{}: exists with other bytes; nothing is overwritten", file.display())]
+    Occupied {
+        /// The file.
+        file: PathBuf,
+    },
     /// A parameter in the metadata cannot be read.
     #[error("{}: metadata {name} is {value:?}; allowed: {allowed}", file.display())]
     Param {

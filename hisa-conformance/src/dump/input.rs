@@ -4,6 +4,7 @@ use super::error::{DumpError, TensorError, WindowsProblem};
 use super::params::{Options, RunParams};
 use super::read::{OFFSETS, TensorFile};
 use super::tensor::{Data, Tensor};
+use crate::case::WindowSource;
 use hisa_ref::{CuSeqlens, E4M3, IndexerInput, Keys, Queries, Strictness, Windows};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayView3};
 use std::collections::BTreeMap;
@@ -198,6 +199,22 @@ pub fn tensors_of<'a>(
         ("ks".to_owned(), Tensor::new(&[m], Data::I32(ks))?),
         ("ke".to_owned(), Tensor::new(&[m], Data::I32(ke))?),
     ]))
+}
+
+/// The sequence offsets a file gives its windows by; `None` where it gives them row by row.
+///
+/// # Errors
+/// As [`InputDump::from_file`].
+pub fn read_offsets<R: Read + Seek>(file: &mut TensorFile<R>) -> Result<Option<WindowSource>> {
+    let signed = |cu: CuSeqlens| cu.offsets().iter().map(|&offset| offset as i64).collect();
+    Ok(match Way::of(file)? {
+        Way::Shared => Some(WindowSource::Causal(signed(offsets(file, "cu_seqlens")?))),
+        Way::Separate => Some(WindowSource::Separate {
+            q: signed(offsets(file, "cu_seqlens_q")?),
+            k: signed(offsets(file, "cu_seqlens_k")?),
+        }),
+        Way::Rows => None,
+    })
 }
 
 /// How a file gives its windows.

@@ -52,6 +52,50 @@ pub fn to_bytes(tensors: &Tensors<'_>, metadata: &Metadata) -> Result<Vec<u8>, H
     Ok(out)
 }
 
+/// FNV-1a (64 bits) of the bytes that [`write_atomic`] writes, as [`file_digest`] computes it.
+///
+/// # Errors
+/// As [`to_bytes`].
+pub fn digest(tensors: &Tensors<'_>, metadata: &Metadata) -> Result<u64, HeaderError> {
+    let header = encode_header(tensors, metadata)?;
+    let mut hash = Fnv::default();
+    // A hash takes every write.
+    let _ = write_parts(&mut hash, &header, tensors);
+    Ok(hash.0)
+}
+
+/// FNV-1a (64 bits) of a file's bytes.
+///
+/// # Errors
+/// [`DumpError::Io`].
+pub fn file_digest(path: &Path) -> Result<u64, DumpError> {
+    let mut hash = Fnv::default();
+    let copied = std::fs::File::open(path).and_then(|mut file| io::copy(&mut file, &mut hash));
+    copied.map_err(DumpError::io(path, "read"))?;
+    Ok(hash.0)
+}
+
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xCBF2_9CE4_8422_2325)
+    }
+}
+
+impl Write for Fnv {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn write_parts(out: &mut dyn Write, header: &[u8], tensors: &Tensors<'_>) -> io::Result<()> {
     out.write_all(header)?;
     for (_, tensor) in in_file_order(tensors) {
@@ -174,7 +218,7 @@ fn elements<T: Copy, const W: usize>(
 }
 
 /// Gives `path` the content that `fill` writes, or leaves everything as it was.
-fn replace(
+pub(crate) fn replace(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), DumpError> {

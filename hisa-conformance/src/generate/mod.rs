@@ -6,11 +6,13 @@
 //! | `exhaustive` | every small shape, every window and every way to cut it into sequences |
 //! | `ragged` | random cases for fuzzing |
 //! | `deepseek` | a few rows at the sizes of DeepSeek-V3.2 |
+//! | `corpus` | shrunk cases that once caught a fault; append only |
 //! | `large` | reports that need much memory or time, run only by name |
 //!
 //! Case i of a generator depends on i and the seed alone, so that work can be split, resumed and
 //! repeated in any order. Inputs that must be refused are apart, in [`edge::rejected`].
 
+pub mod corpus;
 pub mod deepseek;
 pub mod edge;
 pub mod exhaustive;
@@ -76,7 +78,14 @@ impl dyn Generator + '_ {
 }
 
 /// Names of all generators, in the order of the table above.
-pub const NAMES: [&str; 5] = ["edge", "exhaustive", "ragged", "deepseek", "large"];
+pub const NAMES: [&str; 6] = [
+    "edge",
+    "exhaustive",
+    "ragged",
+    "deepseek",
+    "corpus",
+    "large",
+];
 
 /// The generator with this name. `seed` and `count` matter only to the random ones.
 #[must_use]
@@ -86,6 +95,7 @@ pub fn by_name(name: &str, seed: u64, count: u64) -> Option<Box<dyn Generator>> 
         "exhaustive" => Box::new(exhaustive::Exhaustive::new()),
         "ragged" => Box::new(ragged::Ragged { seed, count }),
         "deepseek" => Box::new(deepseek::DeepSeek { seed, count }),
+        "corpus" => Box::new(corpus::Corpus::new()),
         "large" => Box::new(edge::Large::new()),
         _ => return None,
     })
