@@ -2,7 +2,8 @@
 
 use super::{CliError, Outcome, print};
 use crate::case::Case;
-use crate::report::text;
+use crate::report::text::{self, TextOptions};
+use crate::report::{Report, RunInfo};
 use crate::runner;
 use clap::Args;
 
@@ -36,10 +37,17 @@ pub fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
         basis.as_mut(),
         &mut summary,
     );
-    for finding in &summary.findings {
-        print(&text::finding(finding))?;
+    let info = RunInfo {
+        backend: "reference".to_owned(),
+        ..RunInfo::default()
+    };
+    let report = Report::new(info, summary, None);
+    let options = TextOptions::for_stdout(usize::MAX);
+    for finding in &report.summary.findings {
+        print(&text::finding(&report, finding, &options))?;
     }
-    print(text::verdicts(&summary).trim_end())?;
+    print(text::verdicts(&report, &options).trim_end())?;
+    let summary = report.summary;
     Ok(if summary.findings_total == 0 {
         Outcome::Clean
     } else {

@@ -1,8 +1,9 @@
 //! `hisa run`: generated cases through every check.
 
 use super::{CliError, Outcome, print};
-use crate::effort::{DEFAULT_SEED, Effort};
-use crate::report::text;
+use crate::effort::{DEFAULT_SEED, Effort, FINDINGS_MAX};
+use crate::report::text::{self, TextOptions};
+use crate::report::{Report, RunInfo};
 use crate::runner::{self, Plan};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -52,14 +53,17 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
     bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
     let summary = runner::run(&plan, || bar.inc(1));
     bar.finish_and_clear();
-    for finding in &summary.findings {
-        print(&text::finding(finding))?;
-    }
-    print(&format!(
-        "reference against oracle, seed {:#x}, effort {:?}",
-        plan.seed, plan.effort
-    ))?;
-    print(text::table(&summary).trim_end())?;
+    let info = RunInfo {
+        backend: plan.backend.clone(),
+        basis: "oracle".to_owned(),
+        arithmetic: "exact".to_owned(),
+        seed: format!("{:#x}", plan.seed),
+        effort: format!("{:?}", plan.effort).to_lowercase(),
+        ..RunInfo::default()
+    };
+    let report = Report::new(info, summary, None);
+    print(text::render(&report, &TextOptions::for_stdout(FINDINGS_MAX)).trim_end())?;
+    let summary = report.summary;
     Ok(if summary.findings_total == 0 {
         Outcome::Clean
     } else {

@@ -174,7 +174,7 @@ fn elements<T: Copy, const W: usize>(
 }
 
 /// Gives `path` the content that `fill` writes, or leaves everything as it was.
-fn replace(
+pub(crate) fn replace(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), DumpError> {
