@@ -90,7 +90,7 @@ impl SelfTest {
     pub fn totals(&self) -> String {
         let yes = |is: bool| if is { "yes" } else { "NO" };
         format!(
-            "self-test: {} faults, {} caught as meant, {} by another check, {} not caught; \
+            "{} faults, {} caught as meant, {} by another check, {} not caught; \
              idle backend noticed: {}; faultless copy passed: {}; {} s",
             self.rows.len(),
             self.rows.iter().filter(|row| row.as_meant()).count(),

@@ -64,6 +64,7 @@ pub fn render(report: &Report, options: &TextOptions) -> String {
     }
     if summary.total_cases() > 0 {
         parts.push(table(report, options));
+        parts.push(format!("cases         {}", words::cases(report)));
         parts.extend(departures(report, options));
         parts.extend(scores(report));
         parts.extend(skips(report));
@@ -88,7 +89,7 @@ fn head(report: &Report) -> String {
         "seed {}, effort {}, {}, {} UTC",
         run.seed,
         run.effort,
-        words::count(run.jobs as u64, "job"),
+        words::parallel(run.jobs),
         run.date
     );
     format!("{}\n{}", words::plain(&first), words::plain(&second))
@@ -202,8 +203,10 @@ fn scores(report: &Report) -> Option<String> {
     }
     let name_width = measured.iter().map(|(name, _)| name.len()).max();
     let width = name_width.unwrap_or(0);
-    let line =
-        |(name, h): &(&String, &Histogram)| format!("{name:<width$}  {}", words::histogram(h));
+    let line = |(name, histogram): &(&String, &Histogram)| {
+        let (name, said) = (words::plain(name), words::histogram(histogram));
+        format!("{name:<width$}  {said}")
+    };
     Some(measured.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
@@ -246,7 +249,7 @@ fn self_tests(self_test: &SelfTest, options: &TextOptions) -> String {
         let line = format!("{fault:<w0$}  {kind:<w1$}  {caught}  {cases:>w3$}  {shrunk}");
         lines.push(line.trim_end().to_owned());
     }
-    format!("{}\n{}", lines.join("\n"), self_test.totals())
+    format!("{}\nself-test: {}", lines.join("\n"), self_test.totals())
 }
 
 /// The last line: clean or not, and the totals.
@@ -260,8 +263,8 @@ fn verdict(report: &Report, options: &TextOptions) -> String {
     line.push_str(": ");
     let summary = &report.summary;
     if summary.total_cases() > 0 {
-        let (cases, all) = (words::cases(report), summary.total_cases());
-        line.push_str(&format!("{} ({cases}), ", words::count(all, "case")));
+        let cases = words::count(summary.total_cases(), "case");
+        line.push_str(&format!("{cases}, "));
     }
     let findings = words::count(summary.findings_total, "finding");
     line.push_str(&findings);

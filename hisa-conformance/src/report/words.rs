@@ -11,6 +11,12 @@ pub fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
+/// `2 cases at a time`.
+#[must_use]
+pub fn parallel(jobs: usize) -> String {
+    format!("{} at a time", count(jobs as u64, "case"))
+}
+
 /// Seconds, with a decimal where they are few.
 #[must_use]
 pub fn seconds(elapsed: f64) -> String {
@@ -56,11 +62,13 @@ pub fn sizes([m, n, h, d]: [usize; 4]) -> String {
     format!("M={m} N={n} H={h} D={d}")
 }
 
-/// Counts by name, largest first: `9 edge, 3 ragged`.
+/// Cases by generator: `9 edge, 3 ragged`.
 #[must_use]
 pub fn cases(report: &Report) -> String {
     let parts = report.summary.cases.iter();
-    let parts: Vec<String> = parts.map(|(name, n)| format!("{n} {name}")).collect();
+    let parts: Vec<String> = parts
+        .map(|(name, n)| format!("{n} {}", plain(name)))
+        .collect();
     parts.join(", ")
 }
 
@@ -128,13 +136,13 @@ pub fn share_label(bucket: usize) -> String {
 
 /// A share of a bound in percent, rounded up, so that only what is inside looks inside.
 #[must_use]
-pub fn percent(share: f64) -> String {
-    if share.is_finite() && share < 1e6 {
-        format!("{:.1} %", (share * 1000.0).ceil() / 10.0)
-    } else if share.is_finite() {
-        format!("{share:.1e} times")
+pub fn share(share: f64) -> String {
+    if !share.is_finite() {
+        "beyond any bound".to_owned()
+    } else if share < 1e4 {
+        format!("{:.1} % of the bound", (share * 1000.0).ceil() / 10.0)
     } else {
-        "beyond any multiple".to_owned()
+        format!("{share:.1e} times the bound")
     }
 }
 
@@ -148,13 +156,15 @@ pub const fn is_exact(histogram: &Histogram) -> bool {
 #[must_use]
 pub fn histogram(histogram: &Histogram) -> String {
     let equal = histogram.ulps.first().copied().unwrap_or(0);
-    let mut line = format!(
-        "{} values, {equal} equal, at most {}",
-        histogram.values,
-        count(histogram.ulps_max, "ulp")
-    );
+    let farthest = if histogram.ulps_max == u64::from(u32::MAX) {
+        "NaN on one side".to_owned() // see `measure::ulps`
+    } else {
+        format!("at most {}", count(histogram.ulps_max, "ulp"))
+    };
+    let mut line = format!("{} values, {equal} equal, {farthest}", histogram.values);
     if !histogram.shares.is_empty() {
-        line.push_str(&format!(", {} of the bound", percent(histogram.share_max)));
+        line.push_str(", ");
+        line.push_str(&share(histogram.share_max));
     }
     line
 }

@@ -60,7 +60,7 @@ fn tensor(name: &str, histogram: &Histogram) -> Markup {
             @if !histogram.shares.is_empty() {
                 (chart(
                     &format!("{name}: error as a share of the bound"),
-                    "share of the bound",
+                    "share of bound",
                     &shares(histogram),
                 ))
             }

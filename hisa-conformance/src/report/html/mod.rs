@@ -64,10 +64,15 @@ fn header(report: &Report, run: bool) -> Markup {
         let cases = words::count(summary.total_cases(), "case");
         said.push(format!("{cases}: {}", words::cases(report)));
     }
-    said.push(match (summary.findings_total, summary.expected_total) {
-        (all, 0) => words::count(all, "finding"),
-        (all, known) => format!("{}, {known} of them known", words::count(all, "finding")),
-    });
+    let (all, known) = (summary.findings_total, summary.expected_total);
+    if known > 0 {
+        said.push(format!(
+            "{}, {known} of them known",
+            words::count(all, "finding")
+        ));
+    } else if run && all == 0 {
+        said.push(words::count(all, "finding"));
+    } // and else they stand below, among the reasons
     html! {
         header class=(if report.clean { "clean" } else { "unclean" }) {
             p.name { "Conformance of " b { (words::plain(&report.run.backend)) } }
@@ -85,7 +90,7 @@ fn header(report: &Report, run: bool) -> Markup {
 fn facts(report: &Report) -> Markup {
     let run = &report.run;
     let elapsed = format!("{} s", words::seconds(run.elapsed));
-    let jobs = format!("{} at a time", words::count(run.jobs as u64, "case"));
+    let parallel = words::parallel(run.jobs);
     let date = format!("{} UTC", run.date);
     let version = format!("hisa {}", report.version);
     let rows = [
@@ -95,7 +100,7 @@ fn facts(report: &Report) -> Markup {
         ("Seed", Some(&run.seed)),
         ("Shard", run.shard.as_ref()),
         ("Time", Some(&elapsed)),
-        ("Jobs", Some(&jobs)),
+        ("In parallel", Some(&parallel)),
         ("Ended", Some(&date)),
         ("Tool", Some(&version)),
     ];

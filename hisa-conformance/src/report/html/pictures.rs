@@ -168,7 +168,12 @@ fn lattice(cell: usize, columns: usize, rows: usize) -> Markup {
     for row in 1..rows {
         path.push_str(&format!("M{LEFT} {}H{right}", TOP + row * cell));
     }
-    html! { path.lattice d=(path) {} }
+    let class = if columns <= 32 {
+        "lattice"
+    } else {
+        "lattice fine"
+    };
+    html! { path class=(class) d=(path) {} }
 }
 
 fn named(legend: Legend, character: char) -> Option<&'static (char, &'static str, &'static str)> {

@@ -90,6 +90,8 @@ pub(super) fn self_test(report: &Report) -> Markup {
     let Some(self_test) = &report.self_test else {
         return html! {};
     };
+    // What went wrong comes first.
+    let (meant, other): (Vec<_>, Vec<_>) = self_test.rows.iter().partition(|row| row.as_meant());
     html! {
         section aria-labelledby="self-test" {
             h2 id="self-test" { "Self-test" }
@@ -97,7 +99,7 @@ pub(super) fn self_test(report: &Report) -> Markup {
                 "Backends broken on purpose, one fault each. Each has to be caught by the check "
                 "meant for it."
             }
-            p { (self_test.totals()) }
+            p { (self_test.totals()) "." }
             div.scroll tabindex="0" role="region" aria-labelledby="self-test" {
                 table.faults {
                     thead { tr {
@@ -108,7 +110,7 @@ pub(super) fn self_test(report: &Report) -> Markup {
                         th scope="col" { "smallest case" }
                     } }
                     tbody {
-                        @for row in &self_test.rows { (fault(row)) }
+                        @for row in other.into_iter().chain(meant) { (fault(row)) }
                     }
                 }
             }
