@@ -85,17 +85,24 @@ impl SelfTest {
         reasons
     }
 
-    /// Totals in one line.
+    /// What became of the faults, in one line.
     #[must_use]
     pub fn totals(&self) -> String {
-        let yes = |is: bool| if is { "yes" } else { "NO" };
         format!(
-            "{} faults, {} caught as meant, {} by another check, {} not caught; \
-             idle backend noticed: {}; faultless copy passed: {}; {} s",
+            "{} faults, {} caught as meant, {} by another check, {} not caught",
             self.rows.len(),
             self.rows.iter().filter(|row| row.as_meant()).count(),
             self.astray(),
             self.missed(),
+        )
+    }
+
+    /// What became of the backends that hold no single fault, and the time, in one line.
+    #[must_use]
+    pub fn controls(&self) -> String {
+        let yes = |is: bool| if is { "yes" } else { "NO" };
+        format!(
+            "idle backend noticed: {}; faultless copy passed: {}; {} s",
             yes(self.canary_noticed),
             yes(self.copy_passed),
             words::seconds(self.elapsed),

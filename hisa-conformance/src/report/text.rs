@@ -58,8 +58,8 @@ pub fn render(report: &Report, options: &TextOptions) -> String {
     let hidden = summary.findings_total.saturating_sub(shown);
     if hidden > 0 {
         parts.push(format!(
-            "{} more not shown",
-            words::count(hidden, "finding")
+            "{} not shown",
+            words::count(hidden, "more finding")
         ));
     }
     if summary.total_cases() > 0 {
@@ -249,7 +249,9 @@ fn self_tests(self_test: &SelfTest, options: &TextOptions) -> String {
         let line = format!("{fault:<w0$}  {kind:<w1$}  {caught}  {cases:>w3$}  {shrunk}");
         lines.push(line.trim_end().to_owned());
     }
-    format!("{}\nself-test: {}", lines.join("\n"), self_test.totals())
+    let (totals, controls) = (self_test.totals(), self_test.controls());
+    lines.push(format!("self-test: {totals}\n           {controls}"));
+    lines.join("\n")
 }
 
 /// The last line: clean or not, and the totals.

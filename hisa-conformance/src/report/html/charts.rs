@@ -31,7 +31,8 @@ pub(super) fn section(report: &Report) -> Markup {
                     p {
                         "Values by their distance from the true one, in representable f32 "
                         "(ulps), and by their error as a share of the bound. Bars grow with the "
-                        "logarithm of the number of values, which stands behind each."
+                        "logarithm of the number of values, which stands behind each. A NaN on one "
+                        "side only counts as 2^32 - 1 ulps."
                     }
                 }
                 @for (name, histogram) in off { (tensor(name, histogram)) }

@@ -16,7 +16,7 @@ pub(super) fn section(report: &Report) -> Markup {
                 h2 id="findings" { "Findings" }
                 @for finding in &summary.findings { (card(report, finding)) }
                 @if hidden > 0 {
-                    p { (words::count(hidden, "finding")) " more not kept." }
+                    p { (words::count(hidden, "more finding")) ", not kept." }
                 }
             }
         }

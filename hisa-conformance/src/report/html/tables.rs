@@ -99,7 +99,7 @@ pub(super) fn self_test(report: &Report) -> Markup {
                 "Backends broken on purpose, one fault each. Each has to be caught by the check "
                 "meant for it."
             }
-            p { (self_test.totals()) "." }
+            p { (self_test.totals()) "; " (self_test.controls()) "." }
             div.scroll tabindex="0" role="region" aria-labelledby="self-test" {
                 table.faults {
                     thead { tr {

@@ -174,7 +174,7 @@ fn what_is_wrong_is_on_the_page() {
         "weights are cut to bf16 (issue 12)",
         "append: append is not offered",
         "hisa replay --backend 'my port'\\''s kernel' dump/in.safetensors",
-        "1912 findings more not kept",
+        "1912 more findings, not kept",
     ] {
         assert!(page.contains(text), "{text}");
     }
