@@ -68,14 +68,14 @@ fn panel(picture: &Picture) -> Markup {
                 (legend(MASK, &[expected, got]))
                 (grid(frame, "difference", difference, DIFFERENCE))
                 (legend(DIFFERENCE, &[difference]))
-                (told(frame, difference, &[('!', "another class"), ('~', "another value")]))
+                (told(frame, difference, &[('!', "another class at"), ('~', "another value at")]))
             },
             Picture::Selection { cells, outside, .. } => {
                 h3 { "What was chosen in " (tensor) }
                 p { (scope(frame)) }
                 (grid(frame, "must be chosen, and chosen", cells, SELECTION))
                 (legend(SELECTION, &[cells]))
-                (told(frame, cells, &[('m', "missing"), ('x', "extra")]))
+                (told(frame, cells, &[('m', "missing:"), ('x', "extra:")]))
                 @if *outside > 0 {
                     p { (words::count(*outside, "id")) " of these rows outside the tensor." }
                 }
