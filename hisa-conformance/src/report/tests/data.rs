@@ -63,8 +63,7 @@ fn outcomes(xml: &str) -> BTreeMap<String, String> {
     let mut reader = quick_xml::Reader::from_str(xml);
     let (mut outcomes, mut case, mut depth) = (BTreeMap::new(), String::new(), 0);
     loop {
-        let event = reader.read_event().unwrap();
-        let (start, empty) = match event {
+        let start = match reader.read_event().unwrap() {
             Event::Eof => break,
             Event::End(_) => {
                 depth -= 1;
@@ -72,16 +71,15 @@ fn outcomes(xml: &str) -> BTreeMap<String, String> {
             }
             Event::Start(start) => {
                 depth += 1;
-                (start, false)
+                start
             }
-            Event::Empty(start) => (start, true),
+            Event::Empty(start) => start,
             Event::Text(text) => {
                 text.xml10_content().unwrap();
                 continue;
             }
             _ => continue,
         };
-        let _ = empty;
         let of = |name: &str| {
             let found = start.try_get_attribute(name).unwrap();
             found.map(|found| String::from_utf8_lossy(&found.value).into_owned())
