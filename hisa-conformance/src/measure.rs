@@ -16,7 +16,8 @@ pub struct Histogram {
     /// `shares[i]` counts errors of at least `i/10` and less than `(i+1)/10` of the bound, the
     /// last entry those at or beyond it. Empty for a backend that is held to equality.
     pub shares: Vec<u64>,
-    /// Largest error as a share of its bound.
+    /// Largest error as a share of its bound; infinite where the bound is 0.
+    #[serde(with = "crate::report::float")]
     pub share_max: f64,
 }
 

@@ -17,6 +17,9 @@ pub struct Tally {
     pub not_applicable: u64,
     /// Cases the backend does not take.
     pub skipped: u64,
+    /// Failures, counted above, that are known ones.
+    #[serde(default)]
+    pub expected: u64,
 }
 
 /// Where a case came from.
@@ -37,6 +40,9 @@ pub struct Finding {
     pub source: Source,
     /// Address of the case, or path of the file.
     pub case: String,
+    /// Names of the case's flags: why it is interesting.
+    #[serde(default)]
+    pub flags: Vec<String>,
     /// Place, numbers and cause.
     pub detail: Detail,
     /// The smallest case found that fails the same check.
@@ -112,6 +118,28 @@ impl Summary {
         judged.filter(|&check| idle(&self.tallies[check])).collect()
     }
 
+    /// What keeps a run of these jobs from being clean, a phrase each: findings that are not known
+    /// ones, and checks without a case.
+    #[must_use]
+    pub fn complaints(&self, ops: &[Op]) -> Vec<String> {
+        let mut said = Vec::new();
+        match self.findings_total.saturating_sub(self.expected_total) {
+            0 => {}
+            1 => said.push("1 finding".to_owned()),
+            many => said.push(format!("{many} findings")),
+        }
+        if self.total_cases() == 0 {
+            said.push("no case was run".to_owned());
+            return said;
+        }
+        let idle = self.unexercised(ops);
+        if !idle.is_empty() {
+            let ids: Vec<String> = idle.iter().map(|&check| CHECKS[check].id()).collect();
+            said.push(format!("no case exercised {}", ids.join(", ")));
+        }
+        said
+    }
+
     /// Adds the part of a run that comes after this one; keeps at most `findings_max` findings.
     pub fn merge(&mut self, later: Self, findings_max: usize) {
         for (tally, later) in self.tallies.iter_mut().zip(&later.tallies) {
@@ -119,6 +147,7 @@ impl Summary {
             tally.failed += later.failed;
             tally.not_applicable += later.not_applicable;
             tally.skipped += later.skipped;
+            tally.expected += later.expected;
         }
         for (counts, later) in [
             (&mut self.cases, later.cases),

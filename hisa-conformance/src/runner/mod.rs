@@ -1,7 +1,7 @@
-//! A run: a plan's cases through worker processes to one report.
+//! A run: a plan's cases through worker processes to one outcome.
 //!
 //! ```text
-//! Plan -> batches -> Supervisor (one per worker) -> pieces -> merged in order -> Report
+//! Plan -> batches -> Supervisor (one per worker) -> pieces -> merged in order -> RunOutcome
 //!                      |- journal                               |- finish_findings
 //!                      `- Child: `hisa worker`
 //! ```
@@ -24,7 +24,6 @@ pub use judge::{Judge, Subject};
 pub use plan::{ENDLESS, JOBS_MAX, Mode, Plan, Shard, Suite, TIME_LIMIT};
 pub use supervisor::CRASHES_MAX;
 
-use crate::check::CHECKS;
 use crate::op::Op;
 use crate::summary::{Finding, Summary};
 use crate::worker::{Batch, Worker};
@@ -68,7 +67,7 @@ impl Observer for Nobody {}
 
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct RunOutcome {
     /// Counts and findings.
     pub summary: Summary,
     /// The jobs that were judged.
@@ -81,25 +80,15 @@ pub struct Report {
     pub deaths: u64,
 }
 
-impl Report {
+impl RunOutcome {
     /// Why the run is not clean, in sentences; empty where it is.
     #[must_use]
     pub fn complaints(&self) -> Vec<String> {
-        let mut said = Vec::new();
-        let summary = &self.summary;
-        let unknown = summary.findings_total - summary.expected_total;
-        if unknown > 0 {
-            said.push(format!("{unknown} findings"));
-        }
-        let idle = summary.unexercised(&self.ops);
-        if !idle.is_empty() {
-            let ids: Vec<String> = idle.iter().map(|&check| CHECKS[check].id()).collect();
-            said.push(format!("no case exercised {}", ids.join(", ")));
-        }
+        let mut said = self.summary.complaints(&self.ops);
         if let Some(why) = &self.stopped {
             said.push(why.clone());
         }
-        let ran = summary.total_cases();
+        let ran = self.summary.total_cases();
         if ran != self.promised {
             said.push(format!("{ran} of {} cases were run", self.promised));
         }
@@ -117,7 +106,7 @@ impl Report {
 ///
 /// # Errors
 /// [`RunError`]. A backend that panics, dies or hangs is charged with the case.
-pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, RunError> {
+pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunOutcome, RunError> {
     if plan.ops.is_empty() {
         return Err(RunError::NoOps);
     }
@@ -141,25 +130,25 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, RunError>
             }
         }
     });
-    let mut report = merger.finish(queue.promised(plan))?;
-    if report.deaths > 0 {
+    let mut outcome = merger.finish(queue.promised(plan))?;
+    if outcome.deaths > 0 {
         let path = folder.keep();
         observer.note(&format!(
             "workers were lost; what they last ran is in {}",
             path.display()
         ));
     }
-    finish_findings(&mut report, &mut Judge::new(launcher, &config), observer)?;
-    Ok(report)
+    finish_findings(&mut outcome, &mut Judge::new(launcher, &config), observer)?;
+    Ok(outcome)
 }
 
 /// What happens to every finding that is kept, in the order of the cases, before it is reported.
 fn finish_findings(
-    report: &mut Report,
+    outcome: &mut RunOutcome,
     judge: &mut Judge,
     observer: &mut dyn Observer,
 ) -> Result<(), RunError> {
-    for finding in &mut report.summary.findings {
+    for finding in &mut outcome.summary.findings {
         observer.on_finding(finding, judge)?;
     }
     Ok(())
@@ -170,7 +159,7 @@ fn finish_findings(
 ///
 /// # Errors
 /// [`RunError::Refused`] for names that mean nothing, [`RunError::NoOps`].
-pub fn run_here(plan: &Plan) -> Result<Report, RunError> {
+pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
     if plan.ops.is_empty() {
         return Err(RunError::NoOps);
     }
@@ -184,7 +173,7 @@ pub fn run_here(plan: &Plan) -> Result<Report, RunError> {
         let part = worker.batch(&batch, &mut |_| {}).map_err(refused)?;
         summary.merge(part, plan.findings_max);
     }
-    Ok(Report {
+    Ok(RunOutcome {
         summary,
         ops: plan.ops.clone(),
         promised: queue.promised(plan),
@@ -317,10 +306,10 @@ impl<'a> Merger<'a> {
         }
     }
 
-    fn finish(self, promised: u64) -> Result<Report, RunError> {
+    fn finish(self, promised: u64) -> Result<RunOutcome, RunError> {
         match self.failed {
             Some(error) => Err(error),
-            None => Ok(Report {
+            None => Ok(RunOutcome {
                 summary: self.summary,
                 ops: self.plan.ops.clone(),
                 promised,
