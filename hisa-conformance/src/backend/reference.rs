@@ -50,10 +50,9 @@ impl Backend for Reference {
             Op::Append => append(job, out),
             Op::Hisa => copy(&hisa::run(&input(job)?, &job.params)?, out.i32("indices")?),
             Op::Dsa => {
-                let k = job.params.topk_tokens();
-                copy(&dsa::run(&input(job)?, k)?, out.i32("indices")?)?;
-                let scores = dsa::trace(&input(job)?, k)?.flat_scores;
-                copy(&scores, out.f32("flat_scores")?)
+                let (input, k) = (input(job)?, job.params.topk_tokens());
+                copy(&dsa::run(&input, k)?, out.i32("indices")?)?;
+                copy(&dsa::trace(&input, k)?.flat_scores, out.f32("flat_scores")?)
             }
             Op::BlockSparse => {
                 let trace = block_sparse::trace(&input(job)?, &job.params)?;

@@ -25,8 +25,8 @@ pub enum Overflow {
 
 /// Magnitude of a code without its sign, in units of `2^-9`. The NaN code gives what would be the
 /// next finite value, 480.
-fn units(code: u8) -> i32 {
-    let (field, fraction) = (code >> 3, i32::from(code & 7));
+const fn units(code: u8) -> i32 {
+    let (field, fraction) = (code >> 3, (code & 7) as i32);
     match field {
         0 => fraction,
         _ => (8 + fraction) << (field - 1),
@@ -52,23 +52,24 @@ pub fn encode_ratio(negative: bool, num: &BigUint, den: &BigUint, overflow: Over
 /// Shift to units of `2^-10`, in which the midpoint of two neighbours is the sum of their units.
 const HALF_UNITS: i64 = 1 - UNIT;
 
+/// The midpoint after each finite code that is not negative, in units of `2^-10`.
+const MIDPOINTS: [u64; NAN_CODE as usize] = {
+    let mut midpoints = [0; NAN_CODE as usize];
+    let mut code = 0;
+    while code < NAN_CODE {
+        midpoints[code as usize] = (units(code) + units(code + 1)).unsigned_abs() as u64;
+        code += 1;
+    }
+    midpoints
+};
+
 /// Code nearest to a magnitude of `count` units of `2^-10`, and something less than a unit if
 /// there is `more`.
 fn encode_count(negative: bool, (count, more): (u64, bool), overflow: Overflow) -> u8 {
-    let beyond_midpoint_after = |code: u8| {
-        let midpoint = u64::from((units(code) + units(code + 1)).unsigned_abs());
-        count > midpoint || (count == midpoint && (more || code % 2 == 1))
-    };
-    // Midpoints ascend: halve the codes that are left.
-    let (mut code, mut end) = (0, NAN_CODE);
-    while code < end {
-        let middle = code + (end - code) / 2;
-        if beyond_midpoint_after(middle) {
-            code = middle + 1;
-        } else {
-            end = middle;
-        }
-    }
+    // Midpoints ascend. On one of them exactly, the even code wins.
+    let below = MIDPOINTS.partition_point(|&midpoint| midpoint < count) as u8;
+    let on_midpoint = MIDPOINTS.get(usize::from(below)) == Some(&count);
+    let code = below + u8::from(on_midpoint && (more || below % 2 == 1));
     if code < NAN_CODE {
         signed(negative, code)
     } else {

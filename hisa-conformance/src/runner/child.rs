@@ -4,12 +4,14 @@ use super::RunError;
 use crate::worker::protocol::{Config, Reply, Request, reply_in, send};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a worker may take to make its backend ready: drivers and compilers are slow.
 pub const START_LIMIT: Duration = Duration::from_secs(300);
+/// How long a worker may take to end once its input is closed.
+const END_LIMIT: Duration = Duration::from_secs(2);
 /// Replies kept for a parent that is busy.
 const REPLIES_WAITING: usize = 1024;
 
@@ -116,7 +118,8 @@ impl std::fmt::Display for Loss {
     }
 }
 
-/// A running worker. Dropping it kills it.
+/// A running worker. Dropping it closes its input, at which it ends, and kills it if it does
+/// not.
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
@@ -156,24 +159,26 @@ impl Child {
 
     /// A worker that closed its output and stays is killed, and counts as ended by itself.
     fn died(&mut self) -> Loss {
+        let (how, killed) = match self.ended() {
+            Some(status) => (status.to_string(), is_killed(status)),
+            None => ("it closed its output".to_owned(), false),
+        };
+        self.end();
+        Loss::Died { how, killed }
+    }
+
+    /// Closes the worker's input and waits a while for its end.
+    fn ended(&mut self) -> Option<ExitStatus> {
         self.stdin = None;
-        for _ in 0..200 {
+        let begun = Instant::now();
+        while begun.elapsed() < END_LIMIT {
             match self.process.try_wait() {
-                Ok(Some(status)) => {
-                    return Loss::Died {
-                        how: status.to_string(),
-                        killed: is_killed(status),
-                    };
-                }
-                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
-                Err(_) => break,
+                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+                Ok(status) => return status,
+                Err(_) => return None,
             }
         }
-        self.end();
-        Loss::Died {
-            how: "it closed its output".to_owned(),
-            killed: false,
-        }
+        None
     }
 
     fn end(&mut self) {
@@ -184,18 +189,20 @@ impl Child {
 }
 
 #[cfg(unix)]
-fn is_killed(status: std::process::ExitStatus) -> bool {
+fn is_killed(status: ExitStatus) -> bool {
     const SIGKILL: i32 = 9;
     std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGKILL)
 }
 
 #[cfg(not(unix))]
-fn is_killed(_: std::process::ExitStatus) -> bool {
+fn is_killed(_: ExitStatus) -> bool {
     false
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        self.end();
+        if self.ended().is_none() {
+            self.end();
+        }
     }
 }

@@ -196,7 +196,7 @@ impl Plan {
 /// about the same time, many enough that handing them out costs nothing.
 fn suitable(generator: &str) -> u64 {
     match generator {
-        "ragged" | "exhaustive" => 64,
+        "ragged" | "exhaustive" => 128,
         "edge" => 4,
         _ => 1,
     }

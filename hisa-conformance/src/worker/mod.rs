@@ -56,7 +56,10 @@ pub enum WorkerError {
 
 /// The generator of the last batch: making one may take longer than a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Generators(Option<((String, u64, u64), Box<dyn Generator>)>);
+pub(crate) struct Generators(Option<(GeneratorKey, Box<dyn Generator>)>);
+
+/// Name, seed and count: what makes a generator.
+type GeneratorKey = (String, u64, u64);
 
 impl Generators {
     /// The generator of a batch.

@@ -69,7 +69,7 @@ pub struct Batch {
 
 impl Batch {
     /// Indices of the cases in their generator.
-    pub fn indices(&self) -> impl Iterator<Item = u64> + use<> {
+    pub fn indices(&self) -> impl Iterator<Item = u64> + Clone + use<> {
         let (first, stride) = (self.first, self.stride);
         (0..self.len).map(move |at| first + at * stride)
     }
