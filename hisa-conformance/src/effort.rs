@@ -11,6 +11,15 @@ pub enum Effort {
 }
 
 impl Effort {
+    /// The word of reports.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Standard => "standard",
+        }
+    }
+
     /// Random cases.
     #[must_use]
     pub const fn ragged_cases(self) -> u64 {

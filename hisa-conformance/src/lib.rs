@@ -26,6 +26,7 @@ pub mod problem;
 pub mod report;
 pub mod runner;
 pub mod save;
+pub mod selftest;
 pub mod shrink;
 pub mod subject;
 pub mod summary;

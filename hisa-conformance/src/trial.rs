@@ -53,6 +53,12 @@ impl<'a> Trial<'a> {
         }
     }
 
+    /// The backend's name.
+    #[must_use]
+    pub fn backend_name(&self) -> &str {
+        self.backend.name()
+    }
+
     /// What the backend says it can do.
     #[must_use]
     pub fn capabilities(&self) -> &Capabilities {

@@ -37,6 +37,12 @@ impl Capabilities {
         }
     }
 
+    /// The arithmetic it declares, in words.
+    #[must_use]
+    pub fn arithmetic(&self) -> String {
+        "exact".to_owned()
+    }
+
     /// Whether scores are the real results, rounded once.
     #[must_use]
     pub const fn exact_scores(&self) -> bool {

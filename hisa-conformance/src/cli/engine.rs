@@ -1,14 +1,22 @@
 //! What `run` and `fuzz` share: options of the run engine, the progress bar, the verdict.
 
 use super::{CliError, Outcome, note, print};
-use crate::effort::DEFAULT_SEED;
+use crate::backend;
+use crate::check::CHECKS;
+use crate::effort::{DEFAULT_SEED, FINDINGS_MAX};
+use crate::expect;
 use crate::op::Op;
-use crate::report::text;
-use crate::runner::{self, JOBS_MAX, Mode, Observer, Plan, Report, Shard};
+use crate::report::text::{self, TextOptions};
+use crate::report::{self, RunInfo};
+use crate::runner::{
+    self, Finisher, JOBS_MAX, Judge, Launcher, Mode, Observer, Plan, RunError, RunOutcome, Shard,
+};
+use crate::selftest;
+use crate::summary::Finding;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Options of every command that runs generated cases.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -28,6 +36,35 @@ pub struct EngineArgs {
     /// Keep a record of the cases in flight in this folder instead of a temporary one.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// Known deviations of the backend, as docs/CONFORMANCE.md describes.
+    #[arg(long, value_name = "FILE")]
+    pub expect: Option<PathBuf>,
+    /// What becomes of findings, and of the report.
+    #[command(flatten)]
+    pub report: ReportArgs,
+}
+
+/// Where findings and reports go.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct ReportArgs {
+    /// Save the inputs of findings in this folder, which is made when there is one.
+    #[arg(long, value_name = "DIR", default_value = "hisa-findings")]
+    pub save: PathBuf,
+    /// Save no inputs.
+    #[arg(long, conflicts_with = "save")]
+    pub no_save: bool,
+    /// Leave findings as large as they are.
+    #[arg(long)]
+    pub no_shrink: bool,
+    /// Write the report as JSON; `-` is standard output, and then the text is left out.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the report as JUnit XML; `-` as above.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Write the report as one HTML page; `-` as above.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// Backend, jobs and time limit.
@@ -79,11 +116,52 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a number above 0".to_owned())
 }
 
+impl ReportArgs {
+    /// What finishes findings.
+    #[must_use]
+    pub fn finisher(&self) -> Finisher {
+        let mut finisher = Finisher::new((!self.no_save).then(|| self.save.clone()));
+        if self.no_shrink {
+            finisher.budget = None;
+        }
+        finisher
+    }
+
+    /// Writes the report in every form asked for, and prints it as text.
+    ///
+    /// # Errors
+    /// [`CliError::Report`] and [`CliError::Stdout`].
+    pub fn write(&self, report: &report::Report, options: &TextOptions) -> Result<(), CliError> {
+        type Writer = fn(&report::Report, &Path) -> Result<(), report::ReportError>;
+        let forms: [(&Option<PathBuf>, Writer); 3] = [
+            (&self.json, report::json::write),
+            (&self.junit, report::junit::write),
+            (&self.html, report::html::write),
+        ];
+        let mut silent = false;
+        for (path, write) in forms {
+            if let Some(path) = path {
+                write(report, path)?;
+                silent |= path.as_os_str() == "-";
+            }
+        }
+        if silent {
+            Ok(())
+        } else {
+            print(text::render(report, options).trim_end())
+        }
+    }
+}
+
 impl EngineArgs {
     /// Puts the options into a plan.
-    #[must_use]
-    pub fn apply(&self, plan: Plan) -> Plan {
-        Plan {
+    ///
+    /// # Errors
+    /// [`CliError::Expect`].
+    pub fn apply(&self, plan: Plan) -> Result<Plan, CliError> {
+        let expectations = self.expect.as_deref().map(expect::read).transpose()?;
+        Ok(Plan {
+            expectations: expectations.unwrap_or_default(),
             seed: self.seed.unwrap_or(DEFAULT_SEED),
             ops: self.trial.mode.ops(&self.trial.stage),
             shard: self.shard.unwrap_or(Shard::WHOLE),
@@ -91,13 +169,14 @@ impl EngineArgs {
             time_limit: self.trial.time_limit,
             state: self.state.clone(),
             ..plan
-        }
+        })
     }
 }
 
-/// Progress and notes on stderr.
+/// Progress and notes on stderr; findings are finished as they come.
 struct Screen {
     bar: ProgressBar,
+    finisher: Finisher,
 }
 
 impl Observer for Screen {
@@ -108,52 +187,118 @@ impl Observer for Screen {
     fn note(&mut self, text: &str) {
         self.bar.suspend(|| note(text));
     }
+
+    fn on_finding(&mut self, finding: &mut Finding, judge: &mut Judge) -> Result<(), RunError> {
+        self.bar
+            .set_message(format!("shrinking {}", CHECKS[finding.check].id()));
+        if let Some(trouble) = self.finisher.finish(finding, judge)? {
+            self.note(&format!("an input could not be saved: {trouble}"));
+        }
+        Ok(())
+    }
 }
 
-/// Runs the plan, prints findings, table and verdict. `extent` is how many cases the bar counts
-/// to, where that is known.
+/// What a run is called in its report.
+pub(super) struct Title {
+    /// How much was done.
+    pub(super) effort: String,
+    /// How many cases the progress bar counts to, where that is known.
+    pub(super) extent: Option<u64>,
+    /// Whether the checks are put on trial too.
+    pub(super) self_test: bool,
+    /// Whether every fault of the self-test is shown.
+    pub(super) all_faults: bool,
+}
+
+/// Runs the plan, prints findings, table and verdict.
 ///
 /// # Errors
-/// [`CliError::Run`] and [`CliError::Stdout`].
-pub(super) fn carry_out(plan: &Plan, extent: Option<u64>) -> Result<Outcome, CliError> {
+/// [`CliError::Run`], [`CliError::Report`] and [`CliError::Stdout`].
+pub(super) fn carry_out(
+    plan: &Plan,
+    title: &Title,
+    args: &ReportArgs,
+) -> Result<Outcome, CliError> {
+    let begun = Instant::now();
+    let mut screen = Screen {
+        bar: bar(title.extent),
+        finisher: args.finisher(),
+    };
+    let outcome = runner::run(plan, &mut screen)?;
+    screen.bar.finish_and_clear();
+    let launcher = Launcher::new(plan.program.as_deref(), plan.time_limit)?;
+    let self_test = title
+        .self_test
+        .then(|| selftest::run(&launcher, plan.workers()));
+    let self_test = self_test.transpose()?;
+    let run = RunInfo {
+        elapsed: begun.elapsed().as_secs_f64(),
+        ..info(plan, title, &outcome)
+    };
+    let complaints = complaints(plan, &outcome);
+    let mut report = report::Report::new(run, &plan.ops, outcome.summary, complaints, self_test);
+    report.portrait = screen.finisher.portrait;
+    let mut options = TextOptions::for_stdout(FINDINGS_MAX);
+    options.all_faults = title.all_faults;
+    args.write(&report, &options)?;
+    Ok(if report.clean {
+        Outcome::Clean
+    } else {
+        Outcome::Findings
+    })
+}
+
+fn bar(extent: Option<u64>) -> ProgressBar {
     let (bar, template) = match extent {
         Some(cases) => {
             let bar = ProgressBar::new(cases); // hidden where stderr is no terminal
-            (bar, "{bar:40} {pos}/{len} cases, {per_sec}, {eta} left")
+            (
+                bar,
+                "{bar:40} {pos}/{len} cases, {per_sec}, {eta} left {msg}",
+            )
         }
         None => {
-            let template = "{spinner} {pos} cases, {per_sec}, {elapsed}";
+            let template = "{spinner} {pos} cases, {per_sec}, {elapsed} {msg}";
             (ProgressBar::new_spinner(), template)
         }
     };
     bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
-    let mut screen = Screen { bar };
-    let report = runner::run(plan, &mut screen);
-    screen.bar.finish_and_clear();
-    conclude(plan, &report?)
+    bar
 }
 
-fn conclude(plan: &Plan, report: &Report) -> Result<Outcome, CliError> {
-    for finding in &report.summary.findings {
-        print(&text::finding(finding))?;
+/// What the summary does not say against the run.
+fn complaints(plan: &Plan, outcome: &RunOutcome) -> Vec<String> {
+    let ran = outcome.summary.total_cases();
+    let mut said = Vec::new();
+    if ran != outcome.promised {
+        said.push(format!("{ran} of {} cases were run", outcome.promised));
     }
+    for row in expect::unmet(&plan.expectations, &plan.backend, &outcome.summary) {
+        said.push(format!("expected to fail, and does not: {}", row.key()));
+    }
+    said
+}
+
+fn info(plan: &Plan, title: &Title, outcome: &RunOutcome) -> RunInfo {
     let Shard { index, of } = plan.shard;
-    let shard = match of {
-        1 => String::new(),
-        _ => format!(", shard {index}/{of}"),
-    };
-    print(&format!(
-        "{} against {}, seed {:#x}{shard}",
-        plan.backend,
-        crate::backend::basis_of(&plan.backend).name(),
-        plan.seed
-    ))?;
-    print(text::table(&report.summary, &report.ops).trim_end())?;
-    let complaints = report.complaints();
-    if complaints.is_empty() {
-        print("clean")?;
-        return Ok(Outcome::Clean);
+    let backend = backend::by_name(&plan.backend);
+    let arithmetic = backend.map(|backend| backend.capabilities().arithmetic());
+    RunInfo {
+        backend: plan.backend.clone(),
+        basis: backend::basis_of(&plan.backend).name().to_owned(),
+        arithmetic: arithmetic.unwrap_or_default(),
+        seed: format!("{:#x}", plan.seed),
+        effort: title.effort.clone(),
+        shard: (of > 1).then(|| format!("{index}/{of}")),
+        jobs: plan.workers(),
+        date: now(),
+        stopped: outcome.stopped.clone(),
+        ..RunInfo::default()
     }
-    print(&format!("not clean: {}", complaints.join("; ")))?;
-    Ok(Outcome::Findings)
+}
+
+/// The time, UTC: `2026-01-31 17:05:00`.
+pub(super) fn now() -> String {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    now.trim_end_matches('Z').replace('T', " ")
 }

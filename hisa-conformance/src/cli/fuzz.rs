@@ -1,6 +1,6 @@
 //! `hisa fuzz`: random cases, by number or by the clock.
 
-use super::engine::{EngineArgs, carry_out, seconds};
+use super::engine::{EngineArgs, Title, carry_out, seconds};
 use super::{CliError, Outcome};
 use crate::effort::Effort;
 use crate::runner::{ENDLESS, Plan, Suite};
@@ -37,6 +37,16 @@ pub fn run(args: &FuzzArgs) -> Result<Outcome, CliError> {
         duration: args.minutes,
         ..Plan::new(&args.engine.trial.backend, Effort::default())
     };
-    let plan = args.engine.apply(plan);
-    carry_out(&plan, args.cases.map(|_| plan.promised()))
+    let plan = args.engine.apply(plan)?;
+    let effort = match args.minutes {
+        Some(duration) => format!("fuzz, {} s", duration.as_secs()),
+        None => "fuzz".to_owned(),
+    };
+    let title = Title {
+        effort,
+        extent: args.cases.map(|_| plan.promised()),
+        self_test: false,
+        all_faults: false,
+    };
+    carry_out(&plan, &title, &args.engine.report)
 }

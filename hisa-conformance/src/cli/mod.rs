@@ -16,7 +16,10 @@ pub mod worker;
 use crate::case::CaseError;
 use crate::dump::write::remove_unfinished;
 use crate::dump::{DumpError, Indexer, Options};
+use crate::expect::ExpectError;
+use crate::report::ReportError;
 use crate::runner::{RunError, journal};
+use crate::subject::SubjectError;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use hisa_ref::{Rank, Strictness};
@@ -144,6 +147,15 @@ pub enum CliError {
     /// A run that cannot be carried out.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The list of known deviations.
+    #[error(transparent)]
+    Expect(#[from] ExpectError),
+    /// A report that cannot be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// There is nothing to replay.
+    #[error(transparent)]
+    Subject(#[from] SubjectError),
     /// A benchmark that cannot be trusted or run.
     #[error("bench: {reason}")]
     Bench {

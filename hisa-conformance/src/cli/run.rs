@@ -1,6 +1,6 @@
 //! `hisa run`: generated cases through every check.
 
-use super::engine::{EngineArgs, carry_out};
+use super::engine::{EngineArgs, Title, carry_out};
 use super::{CliError, Outcome};
 use crate::effort::Effort;
 use crate::runner::{ENDLESS, Plan};
@@ -15,6 +15,12 @@ pub struct RunArgs {
     /// How much work to do.
     #[arg(long, value_enum, default_value_t)]
     pub effort: Effort,
+    /// Show what became of every planted fault, not only of those that went wrong.
+    #[arg(long)]
+    pub self_test: bool,
+    /// Do not put the checks on trial.
+    #[arg(long, conflicts_with = "self_test")]
+    pub no_self_test: bool,
     /// Options of the run engine.
     #[command(flatten)]
     pub engine: EngineArgs,
@@ -30,6 +36,12 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
         cases: args.cases,
         ..Plan::new(&args.engine.trial.backend, args.effort)
     };
-    let plan = args.engine.apply(plan);
-    carry_out(&plan, Some(plan.promised()))
+    let plan = args.engine.apply(plan)?;
+    let title = Title {
+        effort: args.effort.word().to_owned(),
+        extent: Some(plan.promised()),
+        self_test: !args.no_self_test,
+        all_faults: args.self_test,
+    };
+    carry_out(&plan, &title, &args.engine.report)
 }

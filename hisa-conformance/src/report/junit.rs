@@ -106,6 +106,7 @@ fn findings(report: &Report, check: usize) -> String {
     let options = super::text::TextOptions {
         colour: false,
         findings_max: usize::MAX,
+        all_faults: false,
     };
     let of_check = report.summary.findings.iter().filter(|f| f.check == check);
     let texts: Vec<String> = of_check

@@ -1,7 +1,7 @@
 //! The report for a terminal: at most 100 columns, but for addresses and what a backend says.
 
 use super::matrix::{State, matrix, state};
-use super::{Report, SelfTest, words};
+use super::{Report, SelfTest, SelfTestRow, words};
 use crate::check::Group;
 use crate::measure::Histogram;
 use crate::summary::Finding;
@@ -15,6 +15,8 @@ pub struct TextOptions {
     pub colour: bool,
     /// Findings shown in full; all are counted.
     pub findings_max: usize,
+    /// Whether every fault of the self-test has its line, or only those that went wrong.
+    pub all_faults: bool,
 }
 
 impl TextOptions {
@@ -25,6 +27,7 @@ impl TextOptions {
         Self {
             colour: std::io::stdout().is_terminal() && !unwanted,
             findings_max,
+            all_faults: false,
         }
     }
 
@@ -218,8 +221,15 @@ fn skips(report: &Report) -> Option<String> {
 }
 
 fn self_tests(self_test: &SelfTest, options: &TextOptions) -> String {
+    let (totals, controls) = (self_test.totals(), self_test.controls());
+    let totals = format!("self-test: {totals}\n           {controls}");
+    let wanted = |row: &&SelfTestRow| options.all_faults || !row.as_meant();
+    let shown: Vec<&SelfTestRow> = self_test.rows.iter().filter(wanted).collect();
+    if shown.is_empty() {
+        return totals;
+    }
     let mut rows = vec![["fault", "kind", "caught by", "cases", "shrunk"].map(str::to_owned)];
-    for row in &self_test.rows {
+    for row in &shown {
         let caught = match &row.caught_by {
             None => format!("NOT CAUGHT (meant: {})", row.meant),
             Some(check) if *check == row.meant => check.clone(),
@@ -236,7 +246,7 @@ fn self_tests(self_test: &SelfTest, options: &TextOptions) -> String {
     let mut lines = Vec::new();
     for (at, [fault, kind, caught, cases, shrunk]) in rows.iter().enumerate() {
         let [w0, w1, w2, w3, _] = widths;
-        let state = match at.checked_sub(1).map(|at| &self_test.rows[at]) {
+        let state = match at.checked_sub(1).map(|at| shown[at]) {
             Some(row) if row.caught_by.is_none() => State::Fail(1),
             Some(row) if !row.as_meant() => State::Never,
             _ => State::None,
@@ -249,8 +259,7 @@ fn self_tests(self_test: &SelfTest, options: &TextOptions) -> String {
         let line = format!("{fault:<w0$}  {kind:<w1$}  {caught}  {cases:>w3$}  {shrunk}");
         lines.push(line.trim_end().to_owned());
     }
-    let (totals, controls) = (self_test.totals(), self_test.controls());
-    lines.push(format!("self-test: {totals}\n           {controls}"));
+    lines.push(totals);
     lines.join("\n")
 }
 

@@ -90,6 +90,9 @@ pub fn fields(report: &Report, finding: &Finding) -> Vec<(&'static str, String)>
     for (word, text) in optional {
         fields.extend(text.as_ref().map(|text| (word, plain(text))));
     }
+    if !finding.flags.is_empty() {
+        fields.push(("flags", plain(&finding.flags.join(" "))));
+    }
     if detail.more > 0 {
         fields.push(("more", format!("{} more of this kind", detail.more)));
     }

@@ -20,12 +20,27 @@ pub(super) struct Lost {
     pub op: Option<Op>,
 }
 
-/// Has `child` answer `request`; every case has `limit`.
+/// Has `child` judge what `request` names; every case has `limit`.
 pub(super) fn attempt(
     child: &mut Child,
     request: &Request,
     limit: Duration,
 ) -> Result<Result<Summary, RunError>, Lost> {
+    Ok(match answer(child, request, limit)? {
+        Ok(Reply::Done(summary)) => Ok(*summary),
+        Ok(_) => Err(RunError::Refused {
+            why: "the worker answered another question".to_owned(),
+        }),
+        Err(error) => Err(error),
+    })
+}
+
+/// Has `child` answer `request`; every case has `limit`.
+pub(super) fn answer(
+    child: &mut Child,
+    request: &Request,
+    limit: Duration,
+) -> Result<Result<Reply, RunError>, Lost> {
     child.ask(request);
     let (mut at, mut op) = (None, None);
     let mut begun = Instant::now();
@@ -37,7 +52,9 @@ pub(super) fn attempt(
                 begun = Instant::now();
             }
             Ok(Reply::Op(name)) => op = Op::from_name(&name),
-            Ok(Reply::Done(summary)) => return Ok(Ok(*summary)),
+            Ok(last @ (Reply::Done(_) | Reply::Explained(_) | Reply::Hunted(_))) => {
+                return Ok(Ok(last));
+            }
             Ok(Reply::Refused(why)) => return Ok(Err(RunError::Refused { why })),
             Ok(Reply::Ready) => {}
             Err(Loss::Hung(_)) => {

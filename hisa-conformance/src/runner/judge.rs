@@ -1,43 +1,34 @@
 //! One case at a time in a warm worker: what replaying and shrinking ask thousands of times.
 
 use super::RunError;
-use super::attempt::{Lost, attempt, charge, charged};
+use super::attempt::{Lost, answer, attempt, charge, charged};
 use super::child::{Child, Launcher};
 use crate::check::Detail;
 use crate::op::Op;
+use crate::subject::Subject;
 use crate::summary::{Source, Summary};
-use crate::worker::protocol::{Config, Request};
-use std::path::PathBuf;
+use crate::worker::judge::Explained;
+use crate::worker::protocol::{Config, Reply, Request};
 
-/// What can be judged by itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
-    /// The case with this address.
-    Address(String),
-    /// The input in this file.
-    File(PathBuf),
+/// What a worker is asked about a subject.
+fn request(subject: &Subject) -> Request {
+    match subject {
+        Subject::Case(case) => Request::Address(case.to_string()),
+        Subject::File(path) => Request::File(path.clone()),
+    }
 }
 
-impl Subject {
-    fn request(&self) -> Request {
-        match self {
-            Self::Address(address) => Request::Address(address.clone()),
-            Self::File(path) => Request::File(path.clone()),
-        }
-    }
-
-    /// Source and name in findings.
-    fn place(&self) -> (Source, String) {
-        let (generator, case) = match self {
-            Self::Address(address) => ("replay", address.clone()),
-            Self::File(path) => ("file", path.display().to_string()),
-        };
-        let source = Source {
-            generator: generator.to_owned(),
-            index: 0,
-        };
-        (source, case)
-    }
+/// Source and name in findings.
+fn place(subject: &Subject) -> (Source, String) {
+    let generator = match subject {
+        Subject::Case(_) => "replay",
+        Subject::File(_) => "file",
+    };
+    let source = Source {
+        generator: generator.to_owned(),
+        index: 0,
+    };
+    (source, subject.to_string())
 }
 
 /// A worker that judges one subject after the other. No process is started for a subject, except
@@ -82,7 +73,7 @@ impl Judge {
             Some(child) => child,
             None => self.launcher.start(&self.config)?,
         };
-        match attempt(&mut child, &subject.request(), self.launcher.time_limit) {
+        match attempt(&mut child, &request(subject), self.launcher.time_limit) {
             Ok(answer) => {
                 self.child = Some(child);
                 answer
@@ -91,9 +82,32 @@ impl Judge {
                 let cause = op.is_none().then_some("no job of the backend was running");
                 let first = self.config.ops.first().and_then(|name| Op::from_name(name));
                 let op = op.or(first).unwrap_or(Op::Windows);
-                let (source, case) = subject.place();
+                let (source, case) = place(subject);
                 Ok(charged(op, source, case, charge(&loss, cause)))
             }
+        }
+    }
+
+    /// Why `subject` fails check number `check`, and pictures of it; nothing where the worker is
+    /// lost over it.
+    ///
+    /// # Errors
+    /// As [`Self::summary`].
+    pub fn explain(&mut self, subject: &Subject, check: usize) -> Result<Explained, RunError> {
+        let mut child = match self.child.take() {
+            Some(child) => child,
+            None => self.launcher.start(&self.config)?,
+        };
+        let request = Request::Explain(Box::new(request(subject)), check);
+        match answer(&mut child, &request, self.launcher.time_limit) {
+            Ok(answer) => {
+                self.child = Some(child);
+                match answer? {
+                    Reply::Explained(explained) => Ok(*explained),
+                    _ => Ok(Explained::default()),
+                }
+            }
+            Err(_) => Ok(Explained::default()),
         }
     }
 

@@ -12,6 +12,7 @@
 mod attempt;
 mod child;
 mod error;
+mod finish;
 pub mod journal;
 mod judge;
 mod plan;
@@ -20,15 +21,17 @@ mod supervisor;
 pub use attempt::runs_check;
 pub use child::{Child, Launcher, Loss, START_LIMIT};
 pub use error::RunError;
-pub use judge::{Judge, Subject};
+pub use finish::{BUDGET, Finisher};
+pub use judge::Judge;
 pub use plan::{ENDLESS, JOBS_MAX, Mode, Plan, Shard, Suite, TIME_LIMIT};
 pub use supervisor::CRASHES_MAX;
 
 use crate::op::Op;
+use crate::report::SelfTestRow;
 use crate::summary::{Finding, Summary};
-use crate::worker::{Batch, Worker};
+use crate::worker::{Batch, Config, Reply, Request, Worker};
 use journal::RunFolder;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -148,9 +151,16 @@ fn finish_findings(
     judge: &mut Judge,
     observer: &mut dyn Observer,
 ) -> Result<(), RunError> {
-    for finding in &mut outcome.summary.findings {
+    let findings = &mut outcome.summary.findings;
+    for finding in findings.iter_mut() {
         observer.on_finding(finding, judge)?;
     }
+    // What shrinks to one case is one finding; all are counted in the tallies.
+    let mut seen = BTreeSet::new();
+    findings.retain(|finding| {
+        let shrunk = finding.shrunk.as_ref();
+        shrunk.is_none_or(|shrunk| seen.insert((finding.check, shrunk.case.clone())))
+    });
     Ok(())
 }
 
@@ -180,6 +190,22 @@ pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
         stopped: None,
         deaths: 0,
     })
+}
+
+/// Has a worker hunt these mutants; every case has the launcher's limit.
+///
+/// # Errors
+/// [`RunError`]; [`RunError::Start`] where the worker is lost on the way.
+pub fn hunt(launcher: &Launcher, names: Vec<String>) -> Result<Vec<SelfTestRow>, RunError> {
+    let mut child = launcher.start(&Config::new("reference", &[Op::Windows], 1))?;
+    match attempt::answer(&mut child, &Request::Hunt(names), launcher.time_limit) {
+        Ok(Ok(Reply::Hunted(rows))) => Ok(rows),
+        Ok(Ok(_)) => Ok(Vec::new()),
+        Ok(Err(error)) => Err(error),
+        Err(lost) => Err(RunError::Start {
+            how: lost.loss.to_string(),
+        }),
+    }
 }
 
 /// Batches that are still to be handed out.

@@ -1,6 +1,7 @@
 //! What a run is to do, cut into batches.
 
 use crate::effort::{DEFAULT_SEED, Effort, FINDINGS_MAX};
+use crate::expect::Expectation;
 use crate::generate::by_name;
 use crate::op::Op;
 use crate::worker::{Batch, Config};
@@ -93,6 +94,8 @@ pub struct Plan {
     pub effort: Effort,
     /// Jobs to judge.
     pub ops: Vec<Op>,
+    /// Known deviations.
+    pub expectations: Vec<Expectation>,
     /// The part to do.
     pub shard: Shard,
     /// Worker processes; as many as there are cores where absent.
@@ -123,6 +126,7 @@ impl Plan {
             cases: None,
             effort,
             ops: Op::ALL.to_vec(),
+            expectations: Vec::new(),
             shard: Shard::WHOLE,
             jobs: None,
             time_limit: TIME_LIMIT,
@@ -137,7 +141,10 @@ impl Plan {
     /// What workers are told.
     #[must_use]
     pub fn config(&self) -> Config {
-        Config::new(&self.backend, &self.ops, self.findings_max)
+        Config {
+            expectations: self.expectations.clone(),
+            ..Config::new(&self.backend, &self.ops, self.findings_max)
+        }
     }
 
     /// Worker processes, at least one.
@@ -153,6 +160,7 @@ impl Plan {
         let random = self.cases.unwrap_or(self.effort.ragged_cases());
         let all = [
             ("edge", 1, 0),
+            ("corpus", 1, 0),
             ("exhaustive", self.effort.exhaustive_stride(), 0),
             ("ragged", 1, random),
             ("deepseek", 1, self.effort.deepseek_cases()),
@@ -197,7 +205,7 @@ impl Plan {
 fn suitable(generator: &str) -> u64 {
     match generator {
         "ragged" | "exhaustive" => 128,
-        "edge" => 4,
+        "edge" | "corpus" => 4,
         _ => 1,
     }
 }

@@ -1,56 +1,128 @@
 //! One problem through the checks.
 
 use crate::backend::Backend;
+use crate::cause::cause;
 use crate::check::{CHECKS, Detail, Verdict};
+use crate::expect::Expectation;
+use crate::flags::Flags;
 use crate::op::Op;
 use crate::problem::Problem;
+use crate::report::Portrait;
+use crate::report::portrait::portrait;
 use crate::summary::{Finding, Source, Summary};
 use crate::trial::Trial;
 use crate::truth::Truth;
+use serde::{Deserialize, Serialize};
 
-/// Judges one problem by the checks of `ops`; adds counts and findings to `summary`.
+/// What is judged, and what it is called.
+pub struct Exhibit<'a> {
+    /// The arrays.
+    pub problem: &'a Problem,
+    /// Where they came from.
+    pub source: &'a Source,
+    /// Address or path.
+    pub case: &'a str,
+    /// Why the case is interesting; asked for only when a check fails.
+    pub flags: &'a dyn Fn() -> Flags,
+}
+
+/// By what it is judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// The jobs whose checks count.
+    pub ops: Vec<Op>,
+    /// Known deviations.
+    pub expectations: Vec<Expectation>,
+}
+
+impl Terms {
+    /// The checks of these jobs, with nothing expected to fail.
+    #[must_use]
+    pub fn of(ops: &[Op]) -> Self {
+        Self {
+            ops: ops.to_vec(),
+            expectations: Vec::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Exhibit<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exhibit")
+            .field("case", &self.case)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Judges one problem; adds counts and findings to `summary`.
 pub fn judge(
-    problem: &Problem,
-    (source, case): (&Source, &str),
+    exhibit: &Exhibit<'_>,
     backend: &mut dyn Backend,
     basis: &mut dyn Backend,
-    ops: &[Op],
+    terms: &Terms,
     summary: &mut Summary,
 ) {
-    let truth = Truth::new(problem, basis);
-    judge_by((problem, &truth), (source, case), backend, ops, summary);
+    let truth = Truth::new(exhibit.problem, basis);
+    judge_by(exhibit, &truth, backend, terms, summary);
 }
 
 /// As [`judge`], by results known already: many backends can share them.
 pub fn judge_by(
-    (problem, truth): (&Problem, &Truth),
-    (source, case): (&Source, &str),
+    exhibit: &Exhibit<'_>,
+    truth: &Truth,
     backend: &mut dyn Backend,
-    ops: &[Op],
+    terms: &Terms,
     summary: &mut Summary,
 ) {
-    let mut trial = Trial::new(problem, truth, backend);
+    let mut trial = Trial::new(exhibit.problem, truth, backend);
     let checks = CHECKS.iter().enumerate();
-    for (index, check) in checks.filter(|(_, check)| ops.contains(&check.op)) {
-        let tally = &mut summary.tallies[index];
+    for (index, check) in checks.filter(|(_, check)| terms.ops.contains(&check.op)) {
         match (check.judge)(&mut trial, check.op) {
-            Verdict::Pass => tally.passed += 1,
-            Verdict::NotApplicable(_) => tally.not_applicable += 1,
+            Verdict::Pass => summary.tallies[index].passed += 1,
+            Verdict::NotApplicable(_) => summary.tallies[index].not_applicable += 1,
             Verdict::Skip(why) => {
-                tally.skipped += 1;
+                summary.tallies[index].skipped += 1;
                 let skips = summary.skips.entry(format!("{}: {why}", check.op));
                 *skips.or_default() += 1;
             }
             Verdict::Fail(detail) => {
-                tally.failed += 1;
-                summary.findings_total += 1;
-                let found = finding(index, source.clone(), case.to_owned(), *detail);
-                summary.findings.push(found);
+                let name = trial.backend_name().to_owned();
+                fail(index, exhibit, *detail, (&name, terms), summary);
             }
         }
     }
     summary.measures.merge(&trial.measures);
-    *summary.cases.entry(source.generator.clone()).or_default() += 1;
+    *summary
+        .cases
+        .entry(exhibit.source.generator.clone())
+        .or_default() += 1;
+}
+
+fn fail(
+    check: usize,
+    exhibit: &Exhibit<'_>,
+    detail: Detail,
+    (backend, terms): (&str, &Terms),
+    summary: &mut Summary,
+) {
+    let flags = (exhibit.flags)();
+    let mut found = finding(
+        check,
+        exhibit.source.clone(),
+        exhibit.case.to_owned(),
+        detail,
+    );
+    found.flags = flags.iter().map(|flag| flag.name().to_owned()).collect();
+    summary.tallies[check].failed += 1;
+    summary.findings_total += 1;
+    let mut rows = terms.expectations.iter();
+    if let Some(row) = rows.find(|row| row.covers(backend, check, flags)) {
+        found.expected = Some(format!("{} ({})", row.reason, row.link));
+        summary.tallies[check].expected += 1;
+        summary.expected_total += 1;
+        *summary.expected.entry(row.key()).or_default() += 1;
+    }
+    summary.findings.push(found);
 }
 
 /// A finding as a check makes it, before anything is known but the check's words.
@@ -60,9 +132,47 @@ pub fn finding(check: usize, source: Source, case: String, detail: Detail) -> Fi
         check,
         source,
         case,
+        flags: Vec::new(),
         detail,
         shrunk: None,
         saved: None,
         expected: None,
     }
+}
+
+/// What can be said about a failure beyond the numbers.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Explained {
+    /// Its cause, in a sentence.
+    pub cause: Option<String>,
+    /// Pictures of it.
+    pub portrait: Option<Portrait>,
+}
+
+/// Scalar products that looking for a cause may take; each of a dozen rules takes them all.
+const CAUSE_WORK_MAX: usize = 1 << 24;
+
+/// Looks for the cause of a failure of check number `check`, and draws it.
+#[must_use]
+pub fn explain(
+    problem: &Problem,
+    backend: &mut dyn Backend,
+    basis: &mut dyn Backend,
+    check: usize,
+) -> Explained {
+    let Some(failed) = CHECKS.get(check) else {
+        return Explained::default();
+    };
+    let truth = Truth::new(problem, basis);
+    let mut trial = Trial::new(problem, &truth, backend);
+    let columns = problem.inputs.params.slots().max(problem.blocks());
+    let factors = [problem.m(), columns, problem.h(), problem.d()];
+    let work = factors.into_iter().fold(1, usize::saturating_mul);
+    let outputs = trial
+        .outputs(failed.op)
+        .ok()
+        .filter(|_| work <= CAUSE_WORK_MAX);
+    let cause = outputs.and_then(|outputs| cause(failed.op, problem, &truth, outputs));
+    let portrait = portrait(&mut trial, check);
+    Explained { cause, portrait }
 }

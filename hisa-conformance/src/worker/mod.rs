@@ -13,12 +13,14 @@ pub use serve::{serve, serve_process};
 
 use crate::backend::{self, Backend};
 use crate::case::{AddressError, Case, CaseError};
-use crate::dump::{DumpError, InputDump, Options};
+use crate::dump::DumpError;
+use crate::flags::{self, Flags};
 use crate::generate::{Generator, by_name};
 use crate::op::Op;
 use crate::problem::Problem;
+use crate::selftest;
 use crate::summary::{Source, Summary};
-use std::path::Path;
+use judge::{Exhibit, Terms};
 use thiserror::Error;
 
 /// Why a worker cannot do what it is asked.
@@ -52,6 +54,9 @@ pub enum WorkerError {
     /// The file is not one.
     #[error(transparent)]
     File(#[from] DumpError),
+    /// The request is about many cases where one is wanted.
+    #[error("one case or file is wanted")]
+    NoSubject,
 }
 
 /// The generator of the last batch: making one may take longer than a batch.
@@ -82,7 +87,7 @@ impl Generators {
 pub struct Worker {
     backend: Box<dyn Backend>,
     basis: Box<dyn Backend>,
-    ops: Vec<Op>,
+    terms: Terms,
     findings_max: usize,
     generators: Generators,
 }
@@ -91,7 +96,7 @@ impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker")
             .field("backend", &self.backend.name())
-            .field("ops", &self.ops)
+            .field("ops", &self.terms.ops)
             .finish_non_exhaustive()
     }
 }
@@ -119,7 +124,10 @@ impl Worker {
         Ok(Self {
             basis: backend::basis_of(backend.name()),
             backend: wrap(backend),
-            ops: config.ops.iter().map(op).collect::<Result<_, _>>()?,
+            terms: Terms {
+                ops: config.ops.iter().map(op).collect::<Result<_, _>>()?,
+                expectations: config.expectations.clone(),
+            },
             findings_max: config.findings_max,
             generators: Generators::default(),
         })
@@ -149,77 +157,99 @@ impl Worker {
                 generator: batch.generator.clone(),
                 index,
             };
-            let address = generated.case.to_string();
+            let case = &generated.case;
+            let exhibit = Exhibit {
+                problem: &problem,
+                source: &source,
+                case: &case.to_string(),
+                flags: &|| flags_of(case, &problem).union(generated.flags),
+            };
             let (backend, basis) = (self.backend.as_mut(), self.basis.as_mut());
-            judge::judge(
-                &problem,
-                (&source, &address),
-                backend,
-                basis,
-                &self.ops,
-                &mut summary,
-            );
+            judge::judge(&exhibit, backend, basis, &self.terms, &mut summary);
             summary.findings.truncate(self.findings_max);
         }
         Ok(summary)
     }
 
-    /// Judges the case with this address.
+    /// Judges one case or file.
     ///
     /// # Errors
-    /// [`WorkerError::Address`] and [`WorkerError::Case`].
-    pub fn address(&mut self, address: &str) -> Result<Summary, WorkerError> {
-        let problem = Problem::new(&address.parse::<Case>()?)?;
-        Ok(self.problem(&problem, "replay", address))
-    }
-
-    /// Judges the input in a file.
-    ///
-    /// # Errors
-    /// [`WorkerError::File`].
-    pub fn file(&mut self, path: &Path) -> Result<Summary, WorkerError> {
-        let problem = Problem::from_dump(&InputDump::read(path, &Options::default())?);
-        Ok(self.problem(&problem, "file", &path.display().to_string()))
-    }
-
-    fn problem(&mut self, problem: &Problem, generator: &str, case: &str) -> Summary {
+    /// [`WorkerError::Address`], [`WorkerError::Case`] and [`WorkerError::File`].
+    pub fn subject(&mut self, request: &Request) -> Result<Summary, WorkerError> {
+        let (case, problem) = subject(request)?;
+        let (generator, name) = match request {
+            Request::File(path) => ("file", path.display().to_string()),
+            _ => (
+                "replay",
+                case.as_ref().map(Case::to_string).unwrap_or_default(),
+            ),
+        };
         let source = Source {
             generator: generator.to_owned(),
             index: 0,
         };
+        let exhibit = Exhibit {
+            problem: &problem,
+            source: &source,
+            case: &name,
+            flags: &|| {
+                case.as_ref()
+                    .map_or(Flags::NONE, |case| flags_of(case, &problem))
+            },
+        };
         let mut summary = Summary::default();
         let (backend, basis) = (self.backend.as_mut(), self.basis.as_mut());
-        judge::judge(
-            problem,
-            (&source, case),
-            backend,
-            basis,
-            &self.ops,
-            &mut summary,
-        );
+        judge::judge(&exhibit, backend, basis, &self.terms, &mut summary);
         summary.findings.truncate(self.findings_max);
-        summary
+        Ok(summary)
     }
 
-    /// Does what a request asks.
+    /// Does what a request asks; `start` is called with the position of each case before it runs.
     ///
     /// # Errors
-    /// As [`Self::batch`], [`Self::address`] and [`Self::file`].
+    /// As [`Self::batch`] and [`Self::subject`]; [`WorkerError::Backend`] for a mutant there is not.
     pub fn answer(
         &mut self,
         request: &Request,
         start: &mut dyn FnMut(u64),
-    ) -> Result<Summary, WorkerError> {
+    ) -> Result<Reply, WorkerError> {
         match request {
-            Request::Batch(batch) => self.batch(batch, start),
-            Request::Address(address) => {
+            Request::Batch(batch) => Ok(Reply::Done(Box::new(self.batch(batch, start)?))),
+            Request::Address(_) | Request::File(_) => {
                 start(0);
-                self.address(address)
+                Ok(Reply::Done(Box::new(self.subject(request)?)))
             }
-            Request::File(path) => {
+            Request::Explain(of, check) => {
                 start(0);
-                self.file(path)
+                let (_, problem) = subject(of)?;
+                let (backend, basis) = (self.backend.as_mut(), self.basis.as_mut());
+                let explained = judge::explain(&problem, backend, basis, *check);
+                Ok(Reply::Explained(Box::new(explained)))
+            }
+            Request::Hunt(names) => {
+                let mutants =
+                    selftest::named(names).map_err(|name| WorkerError::Backend { name })?;
+                Ok(Reply::Hunted(selftest::rows(&mutants, start)))
             }
         }
     }
+}
+
+/// The case, where it has an address, and its arrays.
+fn subject(request: &Request) -> Result<(Option<Case>, Problem), WorkerError> {
+    match request {
+        Request::File(path) => Ok((None, Problem::read(path)?)),
+        Request::Address(address) => {
+            let case: Case = address.parse()?;
+            let problem = Problem::new(&case)?;
+            Ok((Some(case), problem))
+        }
+        Request::Explain(of, _) => subject(of),
+        Request::Batch(_) | Request::Hunt(_) => Err(WorkerError::NoSubject),
+    }
+}
+
+fn flags_of(case: &Case, problem: &Problem) -> Flags {
+    let of_x = problem.x.as_ref().map_or(Flags::NONE, flags::flags_of_x);
+    flags::flags(case, &problem.inputs).union(of_x)
 }

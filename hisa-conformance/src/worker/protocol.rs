@@ -4,7 +4,10 @@
 //! [`Reply`]s. A backend may print to the worker's standard output, so a reply begins with the
 //! record separator of RFC 7464 and whatever stands before it in its line is not a reply.
 
+use super::judge::Explained;
+use crate::expect::Expectation;
 use crate::op::Op;
+use crate::report::SelfTestRow;
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -21,6 +24,9 @@ pub struct Config {
     pub backend: String,
     /// Names of the jobs to judge, a subset of [`Op::ALL`].
     pub ops: Vec<String>,
+    /// Known deviations.
+    #[serde(default)]
+    pub expectations: Vec<Expectation>,
     /// Most findings kept of a request; all are counted.
     pub findings_max: usize,
     /// Whether the worker says which job it is about to run.
@@ -34,6 +40,7 @@ impl Config {
         Self {
             backend: backend.to_owned(),
             ops: ops.iter().map(|op| op.name().to_owned()).collect(),
+            expectations: Vec::new(),
             findings_max,
             announce: false,
         }
@@ -95,6 +102,10 @@ pub enum Request {
     Address(String),
     /// To judge the input in this file.
     File(PathBuf),
+    /// To explain why the case or file fails the check at this position of the table.
+    Explain(Box<Self>, usize),
+    /// To hunt these mutants.
+    Hunt(Vec<String>),
 }
 
 /// What a worker says.
@@ -109,6 +120,10 @@ pub enum Reply {
     Op(String),
     /// The request is answered.
     Done(Box<Summary>),
+    /// What there is to say about a failure.
+    Explained(Box<Explained>),
+    /// What became of the mutants.
+    Hunted(Vec<SelfTestRow>),
     /// The configuration or the request cannot be carried out, and why.
     Refused(String),
 }

@@ -38,7 +38,7 @@ where
             Err(error) => Err(error.to_string()),
         };
         let answer = match answer {
-            Ok(summary) => Reply::Done(Box::new(summary)),
+            Ok(answer) => answer,
             Err(why) => Reply::Refused(why),
         };
         reply(&mut out, &answer)?;

@@ -1,0 +1,151 @@
+//! Mutants over the cases of a quick run, each until its first finding.
+
+use crate::backend::mutant::{Mutant, by_name};
+use crate::backend::reference::Reference;
+use crate::case::Case;
+use crate::effort::Effort;
+use crate::flags::Flags;
+use crate::generate;
+use crate::op::Op;
+use crate::problem::Problem;
+use crate::runner::Plan;
+use crate::shrink::{Budget, shrink};
+use crate::summary::{Finding, Shrunk, Source, Summary};
+use crate::truth::Truth;
+use crate::worker::judge::{Exhibit, Terms, judge_by};
+use std::time::Duration;
+
+/// What a shrink may cost here: a demonstration, and ninety of them.
+const SHRINK: Budget = Budget {
+    calls: 400,
+    time: Duration::from_secs(2),
+};
+
+/// What became of a mutant.
+#[derive(Debug, Clone)]
+pub struct Prey {
+    /// The mutant.
+    pub mutant: &'static Mutant,
+    /// Its first finding; `None` where no case shows the fault.
+    pub finding: Option<Finding>,
+    /// Cases it took.
+    pub cases: u64,
+}
+
+/// The cases of `hisa run` in their order, without those of DeepSeek's size, which would take
+/// long and hide nothing small.
+pub fn cases() -> impl Iterator<Item = (Source, Case)> {
+    let parts = Plan::new("reference", Effort::Quick).parts().into_iter();
+    parts
+        .filter(|part| part.generator != "deepseek")
+        .flat_map(|part| {
+            let generator = generate::by_name(&part.generator, part.seed, part.count);
+            let indices = part.indices();
+            indices.filter_map(move |index| {
+                let case = generator.as_ref()?.case(index)?.case;
+                Some((
+                    Source {
+                        generator: part.generator.clone(),
+                        index,
+                    },
+                    case,
+                ))
+            })
+        })
+}
+
+/// Each mutant over the cases until the checks of `ops` find it; a case's truth is computed once
+/// for all of them. `start` is called with the number of each case before it runs. A mutant that
+/// ends the process or never returns takes the caller with it.
+#[must_use]
+pub fn hunt(
+    mutants: &[&'static Mutant],
+    ops: &[Op],
+    cases_max: usize,
+    start: &mut dyn FnMut(u64),
+) -> Vec<Prey> {
+    let terms = Terms::of(ops);
+    let mut alive: Vec<&'static Mutant> = mutants.to_vec();
+    let mut caught = Vec::new();
+    let mut count = 0;
+    for (source, case) in cases().take(cases_max) {
+        start(count);
+        if alive.is_empty() {
+            break;
+        }
+        count += 1;
+        let Ok(problem) = Problem::new(&case) else {
+            continue;
+        };
+        let truth = Truth::new(&problem, &mut Reference::new());
+        alive.retain(|mutant| {
+            let found = first_finding(mutant, &problem, &truth, &terms);
+            let Some(mut finding) = found else {
+                return true;
+            };
+            finding.source = source.clone();
+            finding.case = case.to_string();
+            finding.shrunk = Some(smallest(mutant, &case, &finding));
+            caught.push(Prey {
+                mutant,
+                finding: Some(finding),
+                cases: count,
+            });
+            false
+        });
+    }
+    let missed = alive.into_iter().map(|mutant| Prey {
+        mutant,
+        finding: None,
+        cases: count,
+    });
+    caught.into_iter().chain(missed).collect()
+}
+
+/// The first check that fails, in the order of the table.
+fn first_finding(
+    mutant: &Mutant,
+    problem: &Problem,
+    truth: &Truth,
+    terms: &Terms,
+) -> Option<Finding> {
+    let mut backend = by_name(mutant.name)?;
+    let mut summary = Summary::default();
+    let nowhere = Source {
+        generator: String::new(),
+        index: 0,
+    };
+    let exhibit = Exhibit {
+        problem,
+        source: &nowhere,
+        case: "",
+        flags: &|| Flags::NONE,
+    };
+    judge_by(&exhibit, truth, backend.as_mut(), terms, &mut summary);
+    summary.findings.into_iter().next()
+}
+
+/// The smallest case on which the same check is the first to fail.
+fn smallest(mutant: &Mutant, case: &Case, finding: &Finding) -> Shrunk {
+    let mut detail = finding.detail.clone();
+    let terms = Terms::of(&[mutant.op]);
+    let shrunk = shrink(case.clone(), SHRINK, |smaller| {
+        let Ok(problem) = Problem::new(smaller) else {
+            return false;
+        };
+        let truth = Truth::new(&problem, &mut Reference::new());
+        match first_finding(mutant, &problem, &truth, &terms) {
+            Some(found) if found.check == finding.check => {
+                detail = found.detail;
+                true
+            }
+            _ => false,
+        }
+    });
+    Shrunk {
+        case: shrunk.smallest.to_string(),
+        sizes: shrunk.sizes,
+        detail,
+        runs: shrunk.calls,
+    }
+}

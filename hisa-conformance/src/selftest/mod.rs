@@ -1,0 +1,186 @@
+//! The checks on trial: planted faults, each to be found by the check that is there for it.
+//!
+//! A run is worth as much as its checks. So every run can first judge backends that are known to
+//! be wrong ([`crate::backend::mutant`]), a copy without a fault that has to pass, and a faulty one
+//! with the checks left out, which has to be noticed too.
+
+mod hunt;
+
+pub use hunt::{Prey, cases, hunt};
+
+use crate::backend::mutant::{MUTANTS, Mutant};
+use crate::check::CHECKS;
+use crate::effort::Effort;
+use crate::op::Op;
+use crate::problem::Problem;
+use crate::report::{SelfTest, SelfTestRow};
+use crate::runner::{self, Judge, Launcher, Nobody, Plan, RunError};
+use crate::subject::Subject;
+use crate::summary::Summary;
+use crate::worker::Config;
+use crate::worker::judge::{Exhibit, Terms, judge};
+use std::time::{Duration, Instant};
+
+/// Random cases the copy without a fault has to pass, beside all others of a quick run.
+const COPY_CASES: u64 = 200;
+/// How long a mutant may take over a case before it counts as hanging.
+const HANG_LIMIT: Duration = Duration::from_secs(2);
+/// Cases on which the mutant without checks is judged.
+const CANARY_CASES: usize = 40;
+
+/// The mutants of these names.
+///
+/// # Errors
+/// The first name that is none.
+pub fn named(names: &[String]) -> Result<Vec<&'static Mutant>, String> {
+    let find = |name: &String| {
+        let found = MUTANTS.iter().find(|mutant| mutant.name == name);
+        found.ok_or_else(|| format!("mutant:{name}"))
+    };
+    names.iter().map(find).collect()
+}
+
+/// Hunts mutants in this process: one row for each. `start` is called before every case.
+pub fn rows(mutants: &[&'static Mutant], start: &mut dyn FnMut(u64)) -> Vec<SelfTestRow> {
+    hunt(mutants, &Op::ALL, usize::MAX, start)
+        .iter()
+        .map(Prey::row)
+        .collect()
+}
+
+impl Prey {
+    /// The row of the table.
+    #[must_use]
+    pub fn row(&self) -> SelfTestRow {
+        let shrunk = self
+            .finding
+            .as_ref()
+            .and_then(|finding| finding.shrunk.as_ref());
+        SelfTestRow {
+            fault: self.mutant.name.to_owned(),
+            kind: self.mutant.kind.into(),
+            about: self.mutant.about.to_owned(),
+            meant: self.mutant.caught_by.to_owned(),
+            caught_by: self
+                .finding
+                .as_ref()
+                .map(|finding| CHECKS[finding.check].id()),
+            cases: self.cases,
+            shrunk_sizes: shrunk.map(|shrunk| shrunk.sizes),
+            shrunk_case: shrunk.map(|shrunk| shrunk.case.clone()),
+        }
+    }
+}
+
+/// Judges the checks, in `jobs` worker processes started by `launcher`.
+///
+/// # Errors
+/// [`RunError`] where no worker can be had.
+pub fn run(launcher: &Launcher, jobs: usize) -> Result<SelfTest, RunError> {
+    let begun = Instant::now();
+    let (living, deadly): (Vec<_>, Vec<_>) = MUTANTS.iter().partition(|mutant| mutant.survives());
+    let mut rows = in_workers(launcher, &living, jobs)?;
+    for mutant in deadly {
+        rows.push(provoke(launcher, mutant)?.row());
+    }
+    let position = |row: &SelfTestRow| MUTANTS.iter().position(|mutant| mutant.name == row.fault);
+    rows.sort_by_key(position);
+    let copy = Plan {
+        cases: Some(COPY_CASES),
+        jobs: Some(jobs),
+        program: Some(launcher.program.clone()),
+        ..Plan::new("mutant:none", Effort::Quick)
+    };
+    Ok(SelfTest {
+        rows,
+        canary_noticed: canary_is_noticed(),
+        copy_passed: runner::run(&copy, &mut Nobody)?.is_clean(),
+        elapsed: begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// Every worker hunts its share.
+fn in_workers(
+    launcher: &Launcher,
+    mutants: &[&'static Mutant],
+    jobs: usize,
+) -> Result<Vec<SelfTestRow>, RunError> {
+    let share = |worker: usize| -> Vec<String> {
+        let of_worker = mutants.iter().skip(worker).step_by(jobs);
+        of_worker.map(|mutant| mutant.name.to_owned()).collect()
+    };
+    std::thread::scope(|scope| {
+        let hunts: Vec<_> = (0..jobs)
+            .map(|worker| {
+                let names = share(worker);
+                scope.spawn(move || runner::hunt(launcher, names))
+            })
+            .collect();
+        let mut rows = Vec::new();
+        for hunt in hunts {
+            rows.extend(hunt.join().unwrap_or_else(|_| Ok(Vec::new()))?);
+        }
+        Ok(rows)
+    })
+}
+
+/// A mutant that takes its process along, case by case, until it does.
+fn provoke(launcher: &Launcher, mutant: &'static Mutant) -> Result<Prey, RunError> {
+    let launcher = Launcher {
+        time_limit: HANG_LIMIT,
+        ..launcher.clone()
+    };
+    let backend = format!("mutant:{}", mutant.name);
+    let mut judge = Judge::new(launcher, &Config::new(&backend, &[mutant.op], 1));
+    let mut count = 0;
+    for (source, case) in cases() {
+        count += 1;
+        let address = case.to_string();
+        let failing = judge.failing(&Subject::Case(Box::new(case)))?;
+        if let Some((check, detail)) = failing.into_iter().next() {
+            let finding = crate::worker::judge::finding(check, source, address, detail);
+            return Ok(Prey {
+                mutant,
+                finding: Some(finding),
+                cases: count,
+            });
+        }
+    }
+    Ok(Prey {
+        mutant,
+        finding: None,
+        cases: count,
+    })
+}
+
+/// A faulty backend whose checks are left out must neither be caught nor be called clean.
+fn canary_is_noticed() -> bool {
+    let Some(mutant) = MUTANTS.iter().find(|mutant| mutant.survives()) else {
+        return false;
+    };
+    let uncaught = hunt(&[mutant], &[], CANARY_CASES, &mut |_| {})
+        .iter()
+        .all(|prey| prey.finding.is_none());
+    let mut summary = Summary::default();
+    for (source, case) in cases().take(CANARY_CASES) {
+        let backend = crate::backend::mutant::by_name(mutant.name);
+        let (Ok(problem), Some(mut backend)) = (Problem::new(&case), backend) else {
+            return false;
+        };
+        let exhibit = Exhibit {
+            problem: &problem,
+            source: &source,
+            case: "",
+            flags: &|| crate::flags::Flags::NONE,
+        };
+        let basis = &mut crate::backend::reference::Reference::new();
+        judge(
+            &exhibit,
+            backend.as_mut(),
+            basis,
+            &Terms::of(&[]),
+            &mut summary,
+        );
+    }
+    uncaught && !summary.complaints(&Op::ALL).is_empty()
+}
