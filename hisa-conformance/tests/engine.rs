@@ -37,7 +37,17 @@ fn random(backend: &str, cases: u64) -> Plan {
 }
 
 fn run(plan: &Plan) -> Report {
-    runner::run(plan, &mut Nobody).unwrap()
+    watched(plan, &mut Nobody)
+}
+
+/// A run whose record of lost workers goes with the test.
+fn watched(plan: &Plan, observer: &mut dyn Observer) -> Report {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        state: Some(folder.path().join("state")),
+        ..plan.clone()
+    };
+    runner::run(&plan, observer).unwrap()
 }
 
 #[test]
@@ -238,7 +248,7 @@ fn findings_pass_by_the_observer_in_order_before_they_are_reported() {
     }
     let plan = random("saboteur:abort", 80);
     let mut saver = Saver(Vec::new());
-    let report = runner::run(&plan, &mut saver).unwrap();
+    let report = watched(&plan, &mut saver);
     assert_eq!(saver.0, struck(&plan));
     assert!(
         report

@@ -15,6 +15,7 @@ mod error;
 mod finish;
 pub mod journal;
 mod judge;
+mod merge;
 mod plan;
 mod supervisor;
 
@@ -31,12 +32,13 @@ use crate::report::SelfTestRow;
 use crate::summary::{Finding, Summary};
 use crate::worker::{Batch, Config, Reply, Request, Worker};
 use journal::RunFolder;
-use std::collections::{BTreeMap, BTreeSet};
+use merge::Merger;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use supervisor::{Answer, Piece, Supervisor};
+use supervisor::{Answer, Supervisor};
 
 /// Who watches a run. Everything is called on the thread that called [`run`], in the order of
 /// the cases.
@@ -267,81 +269,6 @@ fn work(mut supervisor: Supervisor<'_>, queue: &Queue, answers: &Sender<Numbered
         let failed = answer.is_err();
         if answers.send((number, cases, answer)).is_err() || failed {
             return;
-        }
-    }
-}
-
-/// Puts answers in order.
-struct Merger<'a> {
-    plan: &'a Plan,
-    summary: Summary,
-    /// Answers that came before their turn.
-    early: BTreeMap<u64, Vec<Piece>>,
-    next: u64,
-    charged: u64,
-    deaths: u64,
-    stopped: Option<String>,
-    failed: Option<RunError>,
-}
-
-impl<'a> Merger<'a> {
-    fn new(plan: &'a Plan) -> Self {
-        Self {
-            plan,
-            summary: Summary::default(),
-            early: BTreeMap::new(),
-            next: 0,
-            charged: 0,
-            deaths: 0,
-            stopped: None,
-            failed: None,
-        }
-    }
-
-    /// Takes the answer to batch `number`; true where no more batches are wanted.
-    fn take(
-        &mut self,
-        number: u64,
-        answer: Result<Answer, RunError>,
-        observer: &mut dyn Observer,
-    ) -> bool {
-        match answer {
-            Ok(answer) => {
-                answer.notes.iter().for_each(|text| observer.note(text));
-                self.deaths += answer.deaths;
-                self.early.insert(number, answer.pieces);
-            }
-            Err(error) => self.failed = self.failed.take().or(Some(error)),
-        }
-        while let Some(pieces) = self.early.remove(&self.next) {
-            self.next += 1;
-            pieces.into_iter().for_each(|piece| self.merge(piece));
-        }
-        self.stopped.is_some() || self.failed.is_some()
-    }
-
-    fn merge(&mut self, piece: Piece) {
-        if self.stopped.is_some() {
-            return;
-        }
-        self.charged += u64::from(piece.charged);
-        self.summary.merge(piece.summary, self.plan.findings_max);
-        if self.charged >= CRASHES_MAX {
-            let why = format!("stopped early: {CRASHES_MAX} cases crashed or hung");
-            self.stopped = Some(why);
-        }
-    }
-
-    fn finish(self, promised: u64) -> Result<RunOutcome, RunError> {
-        match self.failed {
-            Some(error) => Err(error),
-            None => Ok(RunOutcome {
-                summary: self.summary,
-                ops: self.plan.ops.clone(),
-                promised,
-                stopped: self.stopped,
-                deaths: self.deaths,
-            }),
         }
     }
 }
