@@ -169,7 +169,7 @@ faults! {
         "Takes dots with the 13 fraction bits of a tensor core and declares them exact.";
     BlocksNoScale "blocks-no-scale" 12 BLOCKS, "block_scores.scores" []
         "Forgets the pooled scale.";
-    BlocksFloorEnd "blocks-floor-end" 9 BLOCKS, "block_scores.scores" []
+    BlocksFloorEnd "blocks-floor-end" 9 BLOCKS, "block_scores.stale" []
         "Scores blocks up to floor(ke/B): the last one is left out.";
     BlocksHeadTail "blocks-head-tail" 17 BLOCKS, "block_scores.scores" [101]
         "Drops the heads beyond a multiple of 8.";
@@ -235,7 +235,7 @@ faults! {
         "Leaves out scores of +inf.";
     BtopkNarrow "btopk-narrow" 6 BTOPK, "block_topk.shape" [34]
         "Returns Nb columns where m is more.";
-    BtopkPadZero "btopk-pad-zero" 6 BTOPK, "block_topk.unique" [36]
+    BtopkPadZero "btopk-pad-zero" 6 BTOPK, "block_sparse.unique" [36]
         "Pads with block 0.";
     BtopkPadCount "btopk-pad-count" 6 BTOPK, "block_topk.range" [38]
         "Pads with the number of blocks.";
@@ -333,7 +333,7 @@ faults! {
         "Takes a score of -inf for padding.";
     TtopkBelowSentinel "ttopk-below-sentinel" 4 TTOPK, "token_topk.count" [27]
         "Takes a score below -5e4 for padding.";
-    TtopkMaskedLanes "ttopk-masked-lanes" 4 TTOPK, "token_topk.count" [24]
+    TtopkMaskedLanes "ttopk-masked-lanes" 4 TTOPK, "token_topk.selection" [24]
         "Gives lanes outside the window -FLT_MAX, which outranks -inf.";
     TtopkZerosBySign "ttopk-zeros-by-sign" 5 TTOPK, "hisa.selection" [32 33]
         "Orders -0 below +0.";
@@ -404,9 +404,9 @@ faults! {
     AppendEmptyPiece "append-empty-piece" 8 APPEND, "append.runs" [54]
         "Panics on an empty piece.";
 
-    HisaWindowCache "hisa-window-cache" 15 HISA, "hisa.rows" [96]
+    HisaWindowCache "hisa-window-cache" 15 HISA, "hisa.split" [96]
         "Keeps windows between calls and knows them by their number alone.";
-    HisaBlockCache "hisa-block-cache" 15 HISA, "hisa.rows" [96]
+    HisaBlockCache "hisa-block-cache" 15 HISA, "hisa.window" [96]
         "Keeps the chosen blocks between calls of equal sizes.";
     HisaNeighbourBlocks "hisa-neighbour-blocks" 9 HISA, "hisa.range" [24]
         "Maps slots by the blocks of the row before.";
@@ -418,8 +418,6 @@ faults! {
         "Returns the right ids in ascending order.";
     HisaPooledScales "hisa-pooled-scales" 9 HISA, "hisa.selection" []
         "Scores tokens with the scales of the pooled keys.";
-    HisaPoolsOnce "hisa-pools-once" 15 HISA, "hisa.window" []
-        "Pools the keys on the first call only.";
     HisaShortcut "hisa-shortcut" 6 HISA, "hisa.order" [41]
         "Returns the first K keys of a window that has room in the chosen blocks.";
 
