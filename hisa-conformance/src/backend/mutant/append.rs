@@ -29,7 +29,7 @@ pub(super) fn run(launch: &Launch, job: &Job<'_>, out: &mut Outputs) -> Result<(
         };
         for block in first..end.div_ceil(b) {
             let (mut start, last) = (block * b, end.min((block + 1) * b));
-            if launch.is(Fault::AppendPieceCount) && start < from {
+            if launch.is(Fault::AppendPieceCount) && start < from && from < last {
                 start = from;
             }
             let place = (&mut codes, &mut scales);

@@ -56,11 +56,7 @@ pub(super) fn pool(
     (block, from, last): (usize, usize, usize),
     (codes, scales): Pooled<'_>,
 ) {
-    let count = last - from;
-    let mut means = Vec::with_capacity(launch.d);
-    for dim in 0..launch.d {
-        means.push(mean(launch, keys, (from, count), dim));
-    }
+    let means = means(launch, keys, (from, last - from));
     let scale = scale(launch, &means);
     let old = load(scales, block as isize);
     let stored = if launch.is(Fault::PoolAccumulates) {
@@ -80,70 +76,105 @@ pub(super) fn pool(
     }
 }
 
-/// The mean of one dimension over `count` keys from `from` on.
-fn mean(
-    launch: &Launch,
-    (codes, scales): Keys<'_>,
-    (from, count): (usize, usize),
-    dim: usize,
-) -> f32 {
-    let (n, b, d) = (launch.n, launch.b, launch.d);
+/// The sums of one dimension: in f64, of magnitudes, and in f32.
+#[derive(Clone, Copy)]
+struct Sum {
+    value: f64,
+    size: f64,
+    plain: f32,
+}
+
+/// The means over `count` keys from `from` on.
+fn means(launch: &Launch, keys: Keys<'_>, (from, count): (usize, usize)) -> Vec<f32> {
     let taken = match launch.fault {
         Fault::PoolPairs => count / 2 * 2,
-        Fault::PoolBlockOfOne if b == 1 => 0,
-        Fault::PoolFullTile => b,
+        Fault::PoolBlockOfOne if launch.b == 1 => 0,
+        Fault::PoolFullTile => launch.b.min(count + MARGIN),
         _ => count,
     };
-    let (mut sum, mut size) = (0.0f64, 0.0f64);
-    let (mut exact, mut plain) = (ExactSum::ZERO, 0.0f32);
-    let mut clean = true;
-    for key in from..from + taken.min(count + MARGIN) {
-        let offset =
-            wrapped(from * d, launch.is(Fault::PoolU16Offset)) + ((key - from) * d) as isize;
-        let code = load(codes, offset + dim as isize);
-        let scale = load(
-            scales,
-            if launch.is(Fault::PoolFirstScale) {
-                from
-            } else {
-                key
-            } as isize,
-        );
-        // The surplus lanes of a full tile are multiplied by zero.
-        let lane = if key < n { 1.0 } else { 0.0 };
-        let product = f64::from(code.to_f32()) * f64::from(scale) * lane;
-        let product = if launch.is(Fault::PoolFp8Dequant) {
-            f64::from(E4M3::encode_f64(product, Overflow::Saturating).to_f32())
-        } else {
-            product
-        };
-        clean &= product.is_finite();
-        (sum, size) = (sum + product, size + product.abs());
-        plain += product as f32;
-        if product.is_finite() {
-            add(&mut exact, product);
+    let none = Sum {
+        value: 0.0,
+        size: 0.0,
+        plain: 0.0,
+    };
+    let mut sums = vec![none; launch.d];
+    for key in from..from + taken {
+        for (dim, sum) in sums.iter_mut().enumerate() {
+            let product = product(launch, keys, (from, key), dim);
+            sum.value += product;
+            sum.size += product.abs();
+            sum.plain += product as f32;
         }
     }
+    let mean = |(dim, &sum): (usize, &Sum)| {
+        let exact = || {
+            let mut exact = ExactSum::ZERO;
+            for key in from..from + taken {
+                add(&mut exact, product(launch, keys, (from, key), dim));
+            }
+            exact
+        };
+        mean(launch, sum, (count, taken), exact)
+    };
+    sums.iter().enumerate().map(mean).collect()
+}
+
+/// Code times scale of one key of the block that starts at `from`.
+fn product(
+    launch: &Launch,
+    (codes, scales): Keys<'_>,
+    (from, key): (usize, usize),
+    dim: usize,
+) -> f64 {
+    let d = launch.d;
+    let block = wrapped(from * d, launch.is(Fault::PoolU16Offset));
+    let code = load(codes, block + ((key - from) * d + dim) as isize);
+    let scaled_by = if launch.is(Fault::PoolFirstScale) {
+        from
+    } else {
+        key
+    };
+    let scale = load(scales, scaled_by as isize);
+    // The surplus lanes of a full tile are multiplied by zero.
+    let lane = if key < launch.n { 1.0 } else { 0.0 };
+    let product = f64::from(code.to_f32()) * f64::from(scale) * lane;
+    if launch.is(Fault::PoolFp8Dequant) {
+        f64::from(E4M3::encode_f64(product, Overflow::Saturating).to_f32())
+    } else {
+        product
+    }
+}
+
+fn mean(
+    launch: &Launch,
+    sum: Sum,
+    (count, taken): (usize, usize),
+    exact: impl Fn() -> ExactSum,
+) -> f32 {
     let divisor = match launch.fault {
-        Fault::PoolFullCount => b,
-        Fault::PoolHalfFull if 2 * count < b => b,
+        Fault::PoolFullCount => launch.b,
+        Fault::PoolHalfFull if 2 * count < launch.b => launch.b,
         _ => count,
     };
     match launch.fault {
-        Fault::PoolF32Sum => return plain / divisor as f32,
-        Fault::PoolReciprocalCount => return (sum as f32) * (1.0 / divisor as f32),
+        Fault::PoolF32Sum => return sum.plain / divisor as f32,
+        Fault::PoolReciprocalCount => return (sum.value as f32) * (1.0 / divisor as f32),
         _ => {}
     }
-    if !clean {
-        return if sum.is_nan() { NAN } else { sum as f32 };
+    if !sum.size.is_finite() {
+        return if sum.value.is_nan() {
+            NAN
+        } else {
+            sum.value as f32
+        };
     }
     // Both ends of the error interval round alike, or the exact sum decides.
-    let (mean, error) = (sum / divisor as f64, size * (taken as f64 + 8.0) * 1.2e-16);
-    let error = error / divisor as f64;
+    let mean = sum.value / divisor as f64;
+    let error = sum.size * (taken as f64 + 8.0) * 1.2e-16 / divisor as f64;
     if (mean - error) as f32 == (mean + error) as f32 {
         return mean as f32 + 0.0;
     }
-    exact.divided_to_f32(divisor as u32, -158 - DIVISION_BITS as i32)
+    exact().divided_to_f32(divisor as u32, -158 - DIVISION_BITS as i32)
 }
 
 /// Adds a product of a code and an f32, a multiple of 2^-158.

@@ -13,7 +13,6 @@ use hisa_ref::E4M3;
 pub(super) struct Kept {
     windows: Vec<Rows>,
     blocks: Vec<Guarded<i32>>,
-    pooled: Option<(Guarded<E4M3>, Guarded<f32>)>,
 }
 
 /// What memory holds before a kernel writes it.
@@ -28,7 +27,7 @@ pub(super) fn run(
     let rows = windows(launch, kept, Rows::of(job)?);
     let queries = (job.codes("q")?, job.f32("weights")?);
     let keys = (job.codes("k")?, job.f32("k_scale")?);
-    let (pooled_k, pooled_scale) = pooled(launch, kept, job)?;
+    let (pooled_k, pooled_scale) = pool(launch, job)?;
     let chosen = blocks(
         launch,
         queries,
@@ -122,21 +121,6 @@ fn windows(launch: &Launch, kept: &mut Kept, rows: Rows) -> Rows {
         },
         _ => rows,
     }
-}
-
-fn pooled(
-    launch: &Launch,
-    kept: &mut Kept,
-    job: &Job<'_>,
-) -> Result<(Guarded<E4M3>, Guarded<f32>), Failure> {
-    if let Some(pooled) = &kept.pooled {
-        return Ok(pooled.clone());
-    }
-    let pooled = pool(launch, job)?;
-    if launch.is(Fault::HisaPoolsOnce) {
-        kept.pooled = Some(pooled.clone());
-    }
-    Ok(pooled)
 }
 
 fn remembered(launch: &Launch, kept: &mut Kept, ids: Guarded<i32>) -> Guarded<i32> {

@@ -81,7 +81,7 @@ fn candidates(
         let valid = match launch.fault {
             Fault::TtopkNanDropped => window.contains(key) && !score.is_nan(),
             Fault::TtopkScoreValidity => score != f32::NEG_INFINITY,
-            Fault::TtopkBelowSentinel => window.contains(key) && !(score < -5e4),
+            Fault::TtopkBelowSentinel => window.contains(key) && (score.is_nan() || score >= -5e4),
             _ => window.contains(key),
         };
         if valid {

@@ -67,7 +67,13 @@ fn sequences(launch: &Launch, source: &WindowSource) -> Option<Sequences> {
     };
     if launch.is(Fault::WindowsHalfOffsets) {
         for offsets in [&mut made.q, &mut made.k] {
-            let halves = |at: usize| if at % 2 == 0 { offsets[at / 2] } else { 0 };
+            let halves = |at: usize| {
+                if at.is_multiple_of(2) {
+                    offsets[at / 2]
+                } else {
+                    0
+                }
+            };
             *offsets = (0..offsets.len()).map(halves).collect();
         }
     }

@@ -19,6 +19,7 @@ pub(super) fn cases() -> Vec<Generated> {
     cases.push(overflow());
     cases.push(midpoints());
     cases.push(power_of_two_scales());
+    cases.push(next_powers_of_two());
     cases
 }
 
@@ -215,6 +216,14 @@ fn power_of_two_scales() -> Generated {
         ));
     }
     commented(case, &[82], "amax / 448 at and just above powers of two")
+}
+
+/// The same with an odd seed, for which `quantize` writes scales as powers of two.
+fn next_powers_of_two() -> Generated {
+    let mut generated = power_of_two_scales();
+    generated.case.seed = 1;
+    let comment = "amax / 448 at and just above powers of two, which the scale has to be";
+    commented(generated.case, &[82], comment)
 }
 
 #[cfg(test)]
