@@ -18,6 +18,7 @@ pub mod effort;
 pub mod flags;
 pub mod generate;
 pub mod measure;
+pub mod numerics;
 pub mod op;
 pub mod oracle;
 pub mod problem;
