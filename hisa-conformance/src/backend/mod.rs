@@ -10,6 +10,7 @@ mod capabilities;
 mod job;
 pub mod oracle;
 pub mod reference;
+pub mod simulated;
 
 pub use buffer::{Buffer, Buffers, Element, Guarded, MARGIN};
 pub use capabilities::Capabilities;
@@ -72,7 +73,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Backend>> {
     match name {
         "reference" => Some(Box::new(reference::Reference::new())),
         "oracle" => Some(Box::new(oracle::Oracle::new())),
-        _ => None,
+        _ => Some(Box::new(simulated::Simulated::new(name.strip_prefix(simulated::PREFIX)?)?)),
     }
 }
 
