@@ -40,7 +40,13 @@ fn run_part(
         let mut backend = make();
         let mut basis = basis_of(backend.name());
         let address = case.to_string();
-        judge(&problem, (&source, &address), &mut backend, basis.as_mut(), &mut part);
+        judge(
+            &problem,
+            (&source, &address),
+            &mut backend,
+            basis.as_mut(),
+            &mut part,
+        );
         part.findings.truncate(KEPT);
         part
     });
@@ -75,7 +81,10 @@ fn shown(summary: &Summary) -> String {
 #[test]
 fn measure() {
     let only = std::env::var("ONLY").unwrap_or_default();
-    for name in Simulated::names().into_iter().filter(|name| name.contains(&only)) {
+    for name in Simulated::names()
+        .into_iter()
+        .filter(|name| name.contains(&only))
+    {
         for part in ALL {
             let start = std::time::Instant::now();
             let summary = run(&[*part], &|| simulated(&name));

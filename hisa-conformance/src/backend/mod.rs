@@ -73,7 +73,9 @@ pub fn by_name(name: &str) -> Option<Box<dyn Backend>> {
     match name {
         "reference" => Some(Box::new(reference::Reference::new())),
         "oracle" => Some(Box::new(oracle::Oracle::new())),
-        _ => Some(Box::new(simulated::Simulated::new(name.strip_prefix(simulated::PREFIX)?)?)),
+        _ => Some(Box::new(simulated::Simulated::new(
+            name.strip_prefix(simulated::PREFIX)?,
+        )?)),
     }
 }
 

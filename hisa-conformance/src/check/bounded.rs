@@ -111,11 +111,7 @@ fn score_detail(at: String, score: &Score, got: f32, scores: &Scores) -> Detail 
     let (expected, bound) = match (scores, score.range) {
         (_, Range::Nan) => ("NaN, as an input is".to_owned(), None),
         (Scores::Model(model), Range::Between(value, _)) => (
-            format!(
-                "{} (exact: {})",
-                show_f32(value),
-                show_f32(score.exact)
-            ),
+            format!("{} (exact: {})", show_f32(value), show_f32(score.exact)),
             Some(format!(
                 "bit for bit the model {model}; error {error:.3e}, {:.2} times the bound {:.3e}",
                 error / score.error,
@@ -176,7 +172,12 @@ fn pooled(trial: &mut Trial<'_>, op: Op) -> Verdict {
     let (blocks, d) = (bounds.pooled(), trial.problem.d());
     let code_at = |at: usize| blocks[at / d].codes[at % d];
     let scale_at = |at: usize| blocks[at].scale;
-    ranges(trial, op, ("pooled_k", &code_at), ("pooled_scale", &scale_at))
+    ranges(
+        trial,
+        op,
+        ("pooled_k", &code_at),
+        ("pooled_scale", &scale_at),
+    )
 }
 
 /// Every code and every scale within its range.
@@ -192,8 +193,9 @@ fn ranges(
         return Verdict::NotApplicable("the tensor is not written");
     };
     let (got_codes, got_scales) = (got_codes.clone(), got_scales.clone());
-    let Ok((Some(true_codes), Some(true_scales))) =
-        truth.of(op).map(|made| (made.codes(codes), made.f32(scales)))
+    let Ok((Some(true_codes), Some(true_scales))) = truth
+        .of(op)
+        .map(|made| (made.codes(codes), made.f32(scales)))
     else {
         return Verdict::NotApplicable("there is no answer to compare with");
     };
@@ -213,11 +215,7 @@ fn ranges(
             });
         }
     }
-    judged |= codes_within(
-        (codes, true_codes, &got_codes),
-        code_at,
-        &mut complaints,
-    );
+    judged |= codes_within((codes, true_codes, &got_codes), code_at, &mut complaints);
     complaints.verdict(judged, "no element with a range")
 }
 
@@ -403,7 +401,10 @@ fn whole_blocks(bounds: &Bounds<'_>, row: usize, ids: &[i32]) -> Option<Finding>
         let whole = to - from;
         if held != whole && (held > 0 || members[block].must) {
             let expected = format!("all {whole} visible keys of block {}", first + block);
-            return Some((0, sparse_detail(bounds, expected, format!("{held} of them"))));
+            return Some((
+                0,
+                sparse_detail(bounds, expected, format!("{held} of them")),
+            ));
         }
     }
     (chosen != wanted).then(|| {

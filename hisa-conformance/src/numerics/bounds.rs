@@ -101,7 +101,9 @@ impl<'a> Bounds<'a> {
             return scores.into_iter().map(|score| score.range).collect();
         }
         let pooled = self.pooled();
-        blocks.map(|block| self.boxed(row, &pooled[block])).collect()
+        blocks
+            .map(|block| self.boxed(row, &pooled[block]))
+            .collect()
     }
 
     /// What each pooled block may be, under [`Numerics::block_pool`].

@@ -217,9 +217,8 @@ fn multiplications<'a>(words: &mut Words<'a>) -> Result<usize, Wrong<'a>> {
         return Ok(0);
     };
     let count = word["mul".len()..].parse::<usize>().ok();
-    let canonical = |count: &usize| {
-        (1..=MULTIPLICATIONS_MAX).contains(count) && *word == format!("mul{count}")
-    };
+    let canonical =
+        |count: &usize| (1..=MULTIPLICATIONS_MAX).contains(count) && *word == format!("mul{count}");
     count.filter(canonical).ok_or((word, "mul1 to mul64"))
 }
 

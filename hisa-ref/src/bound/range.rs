@@ -157,8 +157,13 @@ pub fn score_of_box(
             error,
         });
     }
-    let ends = [(&lows, least), (&lows, most), (&highs, least), (&highs, most)]
-        .map(|(heads, scale)| scalar::score_of_dots(heads, scale));
+    let ends = [
+        (&lows, least),
+        (&lows, most),
+        (&highs, least),
+        (&highs, most),
+    ]
+    .map(|(heads, scale)| scalar::score_of_dots(heads, scale));
     let [mut low, mut high] = [ends[0]; 2];
     for end in ends {
         low = if end < low { end } else { low };

@@ -8,6 +8,7 @@
 //! | `simulated:f32-ftz` | the same, subnormals flushed to zero |
 //! | `simulated:bf16-out` | dots rounded once, heads in f32, scores rounded to bf16 |
 
+mod memo;
 mod pipeline;
 mod quotients;
 
@@ -27,6 +28,7 @@ pub struct Simulated {
     name: String,
     capabilities: Capabilities,
     rule: Rule,
+    memo: memo::Memo,
     exact: Reference,
 }
 
@@ -94,6 +96,7 @@ impl Simulated {
                 ..Capabilities::all()
             },
             rule,
+            memo: memo::Memo::default(),
             exact: Reference::new(),
         })
     }
@@ -103,9 +106,14 @@ impl Simulated {
     pub fn names() -> Vec<String> {
         let classes = DotClass::ALL.into_iter().map(DotClass::name);
         let others = ["f32", "f32-ftz", "bf16-out"];
-        let models = DotClass::ALL.into_iter().map(|class| format!("{class}:model"));
+        let models = DotClass::ALL
+            .into_iter()
+            .map(|class| format!("{class}:model"));
         let plain = classes.chain(others).map(str::to_owned);
-        plain.chain(models).map(|name| format!("{PREFIX}{name}")).collect()
+        plain
+            .chain(models)
+            .map(|name| format!("{PREFIX}{name}"))
+            .collect()
     }
 
     /// The same arithmetic under another declaration: how a test sees that a false one is found.
@@ -151,22 +159,27 @@ impl Rule {
         }
     }
 
-    /// The score of a query row and a key. The order of an f32 sum follows from codes alone, so
-    /// that a row scores alike wherever it stands and whatever the scales are.
-    fn score(self, q: &[E4M3], weights: &[f32], key: &[E4M3], scale: f32) -> f32 {
+    /// The dots of a query row and a key. The order of an f32 sum follows from codes alone, so that
+    /// a row scores alike wherever it stands and whatever the scales are.
+    fn dots(self, q: &[E4M3], key: &[E4M3], seed: u64) -> Vec<f32> {
         let rows = q.chunks_exact(key.len());
-        let score = match self.class {
-            Some(class) => {
-                let dots: Vec<f32> = rows.map(|row| model::dot(class, row, key)).collect();
-                EPILOGUE.score(&dots, weights, scale)
-            }
-            None => {
-                let seed = digest(q).wrapping_add(digest(key));
-                let dots: Vec<f32> = rows.map(|row| self.f32_dot(row, key, seed)).collect();
-                self.epilogue(seed).score(&dots, weights, scale)
-            }
+        match self.class {
+            Some(class) => rows.map(|row| model::dot(class, row, key)).collect(),
+            None => rows.map(|row| self.f32_dot(row, key, seed)).collect(),
+        }
+    }
+
+    fn score(self, dots: &[f32], weights: &[f32], scale: f32, seed: u64) -> f32 {
+        let epilogue = match self.class {
+            Some(_) => EPILOGUE,
+            None => self.epilogue(seed),
         };
-        if self.bf16 { round_to_bf16(score) } else { score }
+        let score = epilogue.score(dots, weights, scale);
+        if self.bf16 {
+            round_to_bf16(score)
+        } else {
+            score
+        }
     }
 
     fn epilogue(self, seed: u64) -> Epilogue {
@@ -232,7 +245,11 @@ impl Backend for Simulated {
     }
 
     fn run(&mut self, job: &mut Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
-        pipeline::run(self.rule, &mut self.exact, job, out)
+        let rule = memo::Scorer {
+            rule: self.rule,
+            memo: &mut self.memo,
+        };
+        pipeline::run(rule, &mut self.exact, job, out)
     }
 }
 
@@ -248,7 +265,12 @@ mod tests {
             let declared = made.capabilities().numerics.to_string();
             assert_eq!(declared.parse(), Ok(made.capabilities().numerics));
         }
-        for name in ["simulated:f16", "simulated:f32:model", "simulated:exact:bits", ""] {
+        for name in [
+            "simulated:f16",
+            "simulated:f32:model",
+            "simulated:exact:bits",
+            "",
+        ] {
             assert!(Simulated::new(name).is_none(), "{name}");
         }
     }

@@ -1,6 +1,6 @@
 //! Jobs: scores by the rule, everything that compares or counts by the reference.
 
-use super::Rule;
+use super::memo::{Query, Scorer};
 use crate::backend::reference::Reference;
 use crate::backend::{Backend, Element, Failure, Guarded, Job, Outputs};
 use crate::op::Op;
@@ -12,7 +12,13 @@ use ndarray::{Array2, ArrayView1};
 
 type Done = Result<(), Failure>;
 
-pub(super) fn run(rule: Rule, exact: &mut Reference, job: &mut Job<'_>, out: &mut Outputs) -> Done {
+pub(super) fn run(
+    mut scorer: Scorer<'_>,
+    exact: &mut Reference,
+    job: &mut Job<'_>,
+    out: &mut Outputs,
+) -> Done {
+    let (rule, scorer) = (scorer.rule, &mut scorer);
     match job.op {
         Op::Stage(Stage::Quantize) if rule.quotients => quantize(rule, job, out),
         Op::Stage(Stage::BlockPool) | Op::Append if rule.quotients => {
@@ -23,18 +29,18 @@ pub(super) fn run(rule: Rule, exact: &mut Reference, job: &mut Job<'_>, out: &mu
         }
         Op::Stage(Stage::BlockScores) => {
             let (codes, scales) = (job.codes("pooled_k")?, job.f32("pooled_scale")?);
-            let scores = block_scores(rule, job, codes.body(), scales.body())?;
+            let scores = block_scores(scorer, job, codes.body(), scales.body())?;
             copy(&scores, out.f32("block_scores")?);
             Ok(())
         }
         Op::Stage(Stage::TokenScores) => {
-            let scores = token_scores(rule, job, job.i32("block_ids")?)?;
+            let scores = token_scores(scorer, job, job.i32("block_ids")?)?;
             copy(&scores, out.f32("token_scores")?);
             Ok(())
         }
-        Op::Hisa => hisa(rule, job, out),
-        Op::Dsa => dsa(rule, job, out),
-        Op::BlockSparse => block_sparse(rule, job, out),
+        Op::Hisa => hisa(scorer, job, out),
+        Op::Dsa => dsa(scorer, job, out),
+        Op::BlockSparse => block_sparse(scorer, job, out),
         _ => exact.run(job, out),
     }
 }
@@ -44,7 +50,7 @@ struct Pooled {
     scales: Vec<f32>,
 }
 
-fn pool(rule: Rule, job: &Job<'_>) -> Result<Pooled, Failure> {
+fn pool(rule: super::Rule, job: &Job<'_>) -> Result<Pooled, Failure> {
     let (codes, scales) = (job.codes("k")?, job.f32("k_scale")?);
     let (b, d) = (job.params.block_size(), job.d);
     if !rule.quotients {
@@ -70,7 +76,7 @@ fn pool(rule: Rule, job: &Job<'_>) -> Result<Pooled, Failure> {
     Ok(pooled)
 }
 
-fn quantize(rule: Rule, job: &Job<'_>, out: &mut Outputs) -> Done {
+fn quantize(rule: super::Rule, job: &Job<'_>, out: &mut Outputs) -> Done {
     let x = job.f32("x")?;
     let d = x.columns();
     let mut codes = vec![E4M3::ZERO; x.body().len()];
@@ -85,13 +91,16 @@ fn quantize(rule: Rule, job: &Job<'_>, out: &mut Outputs) -> Done {
 }
 
 /// One row of queries.
-fn query<'a>(job: &'a Job<'_>, row: usize) -> Result<(&'a [E4M3], &'a [f32]), Failure> {
-    Ok((job.codes("q")?.row(row), job.f32("weights")?.row(row)))
+fn query<'a>(job: &'a Job<'_>, row: usize) -> Result<Query<'a>, Failure> {
+    Ok(Query::new(
+        job.codes("q")?.row(row),
+        job.f32("weights")?.row(row),
+    ))
 }
 
 /// `[M, Nb]`, `-inf` outside the block window.
 fn block_scores(
-    rule: Rule,
+    scorer: &mut Scorer<'_>,
     job: &Job<'_>,
     codes: &[E4M3],
     scales: &[f32],
@@ -99,22 +108,26 @@ fn block_scores(
     let (b, d, blocks) = (job.params.block_size(), job.d, scales.len());
     let mut scores = vec![f32::NEG_INFINITY; job.m * blocks];
     for (row, window) in job.windows.rows().iter().enumerate() {
-        let (q, weights) = query(job, row)?;
+        let query = query(job, row)?;
         for block in window.blocks(b) {
             let key = &codes[block * d..(block + 1) * d];
-            scores[row * blocks + block] = rule.score(q, weights, key, scales[block]);
+            scores[row * blocks + block] = scorer.score(query, key, scales[block]);
         }
     }
     Ok(scores)
 }
 
 /// `[M, S]`, `-inf` where no key is visible.
-fn token_scores(rule: Rule, job: &Job<'_>, ids: &Guarded<i32>) -> Result<Vec<f32>, Failure> {
+fn token_scores(
+    scorer: &mut Scorer<'_>,
+    job: &Job<'_>,
+    ids: &Guarded<i32>,
+) -> Result<Vec<f32>, Failure> {
     let (codes, scales) = (job.codes("k")?, job.f32("k_scale")?.body());
     let (b, slots) = (job.params.block_size(), job.params.slots());
     let mut scores = vec![f32::NEG_INFINITY; job.m * slots];
     for (row, window) in job.windows.rows().iter().enumerate() {
-        let (q, weights) = query(job, row)?;
+        let query = query(job, row)?;
         for (column, &id) in ids.row(row).iter().enumerate() {
             let Ok(block) = usize::try_from(id) else {
                 continue;
@@ -123,7 +136,7 @@ fn token_scores(rule: Rule, job: &Job<'_>, ids: &Guarded<i32>) -> Result<Vec<f32
             let keys = first.max(window.keys().start)..(first + b).min(window.keys().end);
             for key in keys {
                 let at = row * slots + column * b + key - first;
-                scores[at] = rule.score(q, weights, codes.row(key), scales[key]);
+                scores[at] = scorer.score(query, codes.row(key), scales[key]);
             }
         }
     }
@@ -131,19 +144,19 @@ fn token_scores(rule: Rule, job: &Job<'_>, ids: &Guarded<i32>) -> Result<Vec<f32
 }
 
 /// Pooling, block scores and the choice of `count` blocks.
-fn chosen(rule: Rule, job: &Job<'_>, count: usize) -> Result<Array2<i32>, Failure> {
-    let pooled = pool(rule, job)?;
-    let scores = block_scores(rule, job, &pooled.codes, &pooled.scales)?;
+fn chosen(scorer: &mut Scorer<'_>, job: &Job<'_>, count: usize) -> Result<Array2<i32>, Failure> {
+    let pooled = pool(scorer.rule, job)?;
+    let scores = block_scores(scorer, job, &pooled.codes, &pooled.scales)?;
     let mut scores = matrix(job.m, pooled.scales.len(), scores)?;
     let (b, rank) = (job.params.block_size(), job.params.rank());
     block_mask::run(&mut scores, job.windows, b)?;
     Ok(block_topk::run(scores.view(), job.windows, b, count, rank)?)
 }
 
-fn hisa(rule: Rule, job: &Job<'_>, out: &mut Outputs) -> Done {
+fn hisa(scorer: &mut Scorer<'_>, job: &Job<'_>, out: &mut Outputs) -> Done {
     let params = job.params;
-    let ids = chosen(rule, job, params.block_topk())?;
-    let scores = token_scores(rule, job, &Guarded::from_array(&ids))?;
+    let ids = chosen(scorer, job, params.block_topk())?;
+    let scores = token_scores(scorer, job, &Guarded::from_array(&ids))?;
     let scores = matrix(job.m, params.slots(), scores)?;
     let (b, k) = (params.block_size(), params.topk_tokens());
     let slots = token_topk::run(scores.view(), ids.view(), job.windows, b, k)?;
@@ -152,17 +165,17 @@ fn hisa(rule: Rule, job: &Job<'_>, out: &mut Outputs) -> Done {
     Ok(())
 }
 
-fn dsa(rule: Rule, job: &Job<'_>, out: &mut Outputs) -> Done {
+fn dsa(scorer: &mut Scorer<'_>, job: &Job<'_>, out: &mut Outputs) -> Done {
     let (codes, scales) = (job.codes("k")?, job.f32("k_scale")?.body());
     let k = job.params.topk_tokens();
     let mut scores = vec![f32::NEG_INFINITY; job.m * job.n];
     let mut indices = vec![-1; job.m * k];
     for (row, window) in job.windows.rows().iter().enumerate() {
-        let (q, weights) = query(job, row)?;
+        let query = query(job, row)?;
         let keys = window.keys();
         let mut ranked = Vec::with_capacity(keys.len());
         for key in keys.clone() {
-            let score = rule.score(q, weights, codes.row(key), scales[key]);
+            let score = scorer.score(query, codes.row(key), scales[key]);
             scores[row * job.n + key] = score;
             ranked.push((std::cmp::Reverse(rank_key(score)), key));
         }
@@ -177,10 +190,10 @@ fn dsa(rule: Rule, job: &Job<'_>, out: &mut Outputs) -> Done {
     Ok(())
 }
 
-fn block_sparse(rule: Rule, job: &Job<'_>, out: &mut Outputs) -> Done {
+fn block_sparse(scorer: &mut Scorer<'_>, job: &Job<'_>, out: &mut Outputs) -> Done {
     let b = job.params.block_size();
     let count = job.params.topk_tokens().div_ceil(b);
-    let ids = chosen(rule, job, count)?;
+    let ids = chosen(scorer, job, count)?;
     let columns = count * b;
     let mut indices = vec![-1; job.m * columns];
     for (row, window) in job.windows.rows().iter().enumerate() {

@@ -35,7 +35,8 @@ impl Rule {
         let arithmetic = self.arithmetic(seed >> 8 & 1 == 0);
         let means = (0..d).map(|column| {
             let keys = codes[column..].iter().step_by(d).zip(scales);
-            let terms: Vec<(f32, f32)> = keys.map(|(code, &scale)| (code.to_f32(), scale)).collect();
+            let terms: Vec<(f32, f32)> =
+                keys.map(|(code, &scale)| (code.to_f32(), scale)).collect();
             let sum = sum_of_products(&terms, arithmetic, seed);
             self.divided(sum, scales.len() as f32)
         });

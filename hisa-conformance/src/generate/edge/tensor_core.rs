@@ -24,8 +24,16 @@ const VECTORS: &[Vector] = &[
     vector("T2", 32, &[(0, 0, 0x58, 0x58), (1, 1, 0xA0, 0x20)]),
     vector("T3", 32, &[(0, 0, 0x58, 0x58), (1, 1, 0x3F, 0x3F)]),
     vector("T4", 32, &[(0, 0, 0x58, 0x58), (1, 1, 0x2A, 0x2A)]),
-    vector("T5b", 32, &[(0, 0, 0x59, 0x50), (1, 1, 0xD9, 0x50), (2, 2, 0x20, 0x18)]),
-    vector("T6", 32, &[(0, 0, 0x01, 0x7E), (1, 1, 0x81, 0x7E), (2, 2, 0x08, 0x08)]),
+    vector(
+        "T5b",
+        32,
+        &[(0, 0, 0x59, 0x50), (1, 1, 0xD9, 0x50), (2, 2, 0x20, 0x18)],
+    ),
+    vector(
+        "T6",
+        32,
+        &[(0, 0, 0x01, 0x7E), (1, 1, 0x81, 0x7E), (2, 2, 0x08, 0x08)],
+    ),
     vector("T7", 32, &[(0, 1, 0x38, 0x38), (2, 2, 0x08, 0x04)]),
     vector("T9", 32, &[(0, 0, 0x38, 0x38), (1, 31, 0x04, 0x04)]),
     vector("T10", 32, &[(0, 15, 0x20, 0x20), (16, 16, 0x58, 0x58)]),
@@ -33,7 +41,11 @@ const VECTORS: &[Vector] = &[
     vector("T12", 128, &[(0, 31, 0x57, 0x38), (32, 32, 0x7E, 0x7E)]),
     vector("T13", 128, &[(0, 0, 0x58, 0x58), (1, 127, 0x26, 0x21)]),
     vector("T14", 32, &[(0, 0, 0x78, 0x7E), (1, 1, 0x18, 0x1C)]),
-    vector("T15", 32, &[(0, 0, 0x7E, 0x7E), (1, 1, 0xFE, 0x7E), (2, 2, 0x10, 0x10)]),
+    vector(
+        "T15",
+        32,
+        &[(0, 0, 0x7E, 0x7E), (1, 1, 0xFE, 0x7E), (2, 2, 0x10, 0x10)],
+    ),
     vector("T18", 128, &[(0, 127, 0x7E, 0x7E)]),
     vector("T19", 32, &[(0, 0, 0x01, 0x01)]),
     vector(
@@ -49,8 +61,7 @@ const VECTORS: &[Vector] = &[
 ];
 
 /// Sizes and values around a vector.
-const FRAME: &str =
-    "hisa:M=1,N=4,H=1,D=32,B=1,m=3,K=2/win=0:4/q=zero,k=zero,s=one,w=one,x=normal";
+const FRAME: &str = "hisa:M=1,N=4,H=1,D=32,B=1,m=3,K=2/win=0:4/q=zero,k=zero,s=one,w=one,x=normal";
 
 pub(super) fn cases() -> Vec<Generated> {
     VECTORS.iter().filter_map(case).collect()
@@ -66,14 +77,20 @@ fn case(vector: &Vector) -> Option<Generated> {
     };
     for &(first, last, q, k) in vector.runs {
         for at in first..=last {
-            case.patches.push(patch(Target::Q, [None, None, Some(at)], q));
+            case.patches
+                .push(patch(Target::Q, [None, None, Some(at)], q));
             for key in [0, 2] {
-                case.patches.push(patch(Target::K, [Some(key), Some(at), None], k));
+                case.patches
+                    .push(patch(Target::K, [Some(key), Some(at), None], k));
             }
         }
     }
     let &(_, _, _, k) = vector.runs.first()?;
-    case.patches.push(patch(Target::K, [Some(1), Some(0), None], k));
-    let comment = format!("vector {} of the matrix units, next to its first product", vector.id);
+    case.patches
+        .push(patch(Target::K, [Some(1), Some(0), None], k));
+    let comment = format!(
+        "vector {} of the matrix units, next to its first product",
+        vector.id
+    );
     Some(commented(case, &[], comment))
 }
