@@ -117,20 +117,21 @@ fn simulated_kernels_keep_what_they_declare() {
 /// The floors are what this test measured, cut to two digits: a bound that becomes looser fails.
 #[test]
 fn bounds_are_close_on_hard_vectors() {
-    for (name, floor) in [
-        ("exact", 0.0),
-        ("hopper-qgmma", 0.0),
-        ("hopper-qgmma-unchained", 0.0),
-        ("ada-qmma", 0.0),
-        ("blackwell-f25", 0.0),
-        ("hmma-emulated", 0.0),
-        ("hopper-hgmma-f16", 0.0),
-        ("ampere-hmma-f16", 0.0),
-        ("f32", 0.0),
-        ("f32-ftz", 0.0),
-        ("bf16-out", 0.0),
+    let ragged = ("ragged", 1, 200);
+    for (name, part, floor) in [
+        ("exact", ragged, 0.0),
+        ("hopper-qgmma", VECTORS, 0.99),
+        ("hopper-qgmma-unchained", VECTORS, 0.99),
+        ("ada-qmma", VECTORS, 0.99),
+        ("blackwell-f25", VECTORS, 0.99),
+        ("hmma-emulated", VECTORS, 0.3),
+        ("hopper-hgmma-f16", VECTORS, 0.99),
+        ("ampere-hmma-f16", VECTORS, 0.99),
+        ("f32", ragged, 0.0),
+        ("f32-ftz", ragged, 0.0),
+        ("bf16-out", VECTORS, 0.61),
     ] {
-        let summary = run(&[VECTORS], DEFAULT_SEED, &|| simulated(name));
+        let summary = run(&[part], DEFAULT_SEED, &|| simulated(name));
         let share = summary.measures.0["dsa.flat_scores"].share_max;
         println!("{name}: {share:.4} of the bound");
         assert_eq!(summary.findings_total, 0, "{name}\n{}", shown(&summary));

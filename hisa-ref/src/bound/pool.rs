@@ -151,15 +151,15 @@ impl Terms<'_> {
         if count > KEYS_MAX {
             return Range::Anything;
         }
+        if !infinite && sums.is_exact(flush) {
+            return exact_quotient(sums.signed as f32, count, flush);
+        }
         let radius = sums.radius(count, flush);
         if !sums.stays_finite(count, radius) {
             return Range::Anything;
         }
         if infinite {
             return self.infinite();
-        }
-        if sums.is_exact(flush) {
-            return exact_quotient(sums.signed as f32, count, flush);
         }
         let center = sums.signed / count as f64;
         let low = (center - radius).next_down();
@@ -250,6 +250,7 @@ impl Sums {
             return true;
         };
         let least = if flush { -126 } else { -149 };
-        lowest >= least && self.absolute < 2f64.powi(lowest + 24)
+        let finite = self.absolute <= f64::from(f32::MAX);
+        finite && lowest >= least && self.absolute < 2f64.powi(lowest + 24)
     }
 }
