@@ -119,7 +119,7 @@ fn simulated_kernels_keep_what_they_declare() {
 fn bounds_are_close_on_hard_vectors() {
     let ragged = ("ragged", 1, 200);
     for (name, part, floor) in [
-        ("exact", ragged, 0.0),
+        ("exact", ragged, 0.66),
         ("hopper-qgmma", VECTORS, 0.99),
         ("hopper-qgmma-unchained", VECTORS, 0.99),
         ("ada-qmma", VECTORS, 0.99),
@@ -127,8 +127,8 @@ fn bounds_are_close_on_hard_vectors() {
         ("hmma-emulated", VECTORS, 0.3),
         ("hopper-hgmma-f16", VECTORS, 0.99),
         ("ampere-hmma-f16", VECTORS, 0.99),
-        ("f32", ragged, 0.0),
-        ("f32-ftz", ragged, 0.0),
+        ("f32", ragged, 0.66),
+        ("f32-ftz", ragged, 0.99),
         ("bf16-out", VECTORS, 0.61),
     ] {
         let summary = run(&[part], DEFAULT_SEED, &|| simulated(name));

@@ -61,7 +61,7 @@ impl Capabilities {
         if let Some((name, value, limit)) = most.iter().find(|(_, value, limit)| value > limit) {
             return Some(format!("{name} above {limit}")).filter(|_| *value > 0);
         }
-        if problem.d() % self.head_dim_multiple.max(1) != 0 {
+        if !problem.d().is_multiple_of(self.head_dim_multiple.max(1)) {
             return Some(format!("D not a multiple of {}", self.head_dim_multiple));
         }
         let needs_permissive = problem.inputs.strictness == hisa_ref::Strictness::Permissive;
