@@ -4,7 +4,7 @@ use super::random::{Kind, Random};
 use crate::bound::range::{KeyBox, score_of_box};
 use crate::bound::{self, Dots, HeadSum, Range};
 use crate::fp8::E4M3;
-use crate::model::DotClass;
+use crate::model::{self, DotClass};
 
 /// Codes in the order of their values.
 fn by_value() -> Vec<E4M3> {
@@ -75,4 +75,26 @@ fn every_key_of_a_box_scores_within_its_range() {
         assert!(exact.contains(inner.score), "{exact:?} {inner:?}");
     }
     assert_eq!(finite, 2_000);
+}
+
+/// 16 * 16 - 0.125 * 0.125 with both vectors negated: Hopper loses the negative term, so its 256 is
+/// above every exact dot of the box, and only the error at the farther code, -16, covers it.
+#[test]
+fn the_error_is_that_of_the_farther_code() {
+    let codes = |bits: [u8; 2]| bits.map(E4M3::from_bits);
+    let (q, low, high) = (
+        codes([0xD8, 0x20]),
+        codes([0xD8, 0xA0]),
+        codes([0x00, 0xA0]),
+    );
+    let key = KeyBox {
+        low: &low,
+        high: &high,
+        scale: (1.0, 1.0),
+    };
+    let port = model::dot(DotClass::HopperQgmma, &q, &low);
+    assert_eq!(port, 256.0);
+    let arithmetic = (Dots::Class(DotClass::HopperQgmma), &HeadSum::any_order(1));
+    assert!(score_of_box(&q, &[1.0], &key, Some(arithmetic)).contains(port));
+    assert!(!score_of_box(&q, &[1.0], &key, None).contains(port));
 }
