@@ -1,6 +1,6 @@
 //! The chosen sets, and their order.
 
-use super::bounded;
+use super::accepted;
 use super::plain::{place, some};
 use super::slots::ids_of;
 use super::{Detail, Verdict};
@@ -23,7 +23,7 @@ pub(super) fn isolated(trial: &mut Trial<'_>, op: Op) -> Verdict {
 /// The indices of a whole indexer.
 pub(super) fn chained(trial: &mut Trial<'_>, op: Op) -> Verdict {
     if !trial.capabilities().numerics.exact_selection() {
-        return bounded::selection(trial, op);
+        return accepted::selection(trial, op);
     }
     sets(trial, op, |_| 0..usize::MAX)
 }
@@ -100,7 +100,7 @@ pub(super) fn order(trial: &mut Trial<'_>, op: Op) -> Verdict {
         return Verdict::Skip("no order is promised".to_owned());
     }
     if op.is_indexer() && !trial.capabilities().numerics.exact_selection() {
-        return bounded::order(trial, op);
+        return accepted::order(trial, op);
     }
     let (truth, name) = (trial.truth, ids_of(op));
     let Ok(Some(expected)) = truth.of(op).map(|buffers| buffers.i32(name)) else {
