@@ -20,6 +20,7 @@ pub mod expect;
 pub mod flags;
 pub mod generate;
 pub mod measure;
+pub mod numerics;
 pub mod op;
 pub mod oracle;
 pub mod problem;

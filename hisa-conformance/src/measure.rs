@@ -19,6 +19,9 @@ pub struct Histogram {
     /// Largest error as a share of its bound; infinite where the bound is 0.
     #[serde(with = "crate::report::float")]
     pub share_max: f64,
+    /// Values that no bound was known of, so that anything was accepted.
+    #[serde(default)]
+    pub unbounded: u64,
 }
 
 /// Parts of a bound that [`Histogram::shares`] tells apart.
@@ -45,12 +48,21 @@ impl Histogram {
             ((share * SHARES as f64) as usize).min(SHARES),
         );
         if share > self.share_max {
-            self.share_max = share;
+            // A number in JSON, also where the bound is 0.
+            self.share_max = share.min(f64::MAX);
         }
+    }
+
+    /// Counts one value that is held to a bound; an infinite one accepts anything, which is
+    /// counted too.
+    pub fn add_bounded(&mut self, expected: f32, got: f32, bound: f64) {
+        self.add(expected, got, Some(bound));
+        self.unbounded += u64::from(bound.is_infinite() && !expected.is_nan());
     }
 
     /// Adds another's counts.
     pub fn merge(&mut self, other: &Self) {
+        self.unbounded += other.unbounded;
         self.values += other.values;
         for (sum, part) in [
             (&mut self.ulps, &other.ulps),

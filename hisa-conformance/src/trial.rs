@@ -4,10 +4,12 @@ use crate::backend::{Backend, Buffers, Capabilities, Failure, Fill, Job, Outputs
 use crate::check::Verdict;
 use crate::check::plain::{Change, change, misshapen};
 use crate::measure::Measures;
+use crate::numerics::Bounds;
 use crate::op::Op;
 use crate::problem::Problem;
 use crate::truth::Truth;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// What the first call of a job left behind.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub struct Trial<'a> {
     backend: &'a mut dyn Backend,
     base: [Option<Run>; Op::ALL.len()],
     twice: [Option<Twice>; Op::ALL.len()],
+    bounds: Option<Arc<Bounds<'a>>>,
 }
 
 /// What further runs of the same job changed.
@@ -50,6 +53,7 @@ impl<'a> Trial<'a> {
             backend,
             base: Op::ALL.map(|_| None),
             twice: Op::ALL.map(|_| None),
+            bounds: None,
         }
     }
 
@@ -57,6 +61,16 @@ impl<'a> Trial<'a> {
     #[must_use]
     pub fn backend_name(&self) -> &str {
         self.backend.name()
+    }
+
+    /// What the declared numerics allow on this problem, shared by all checks.
+    pub fn bounds(&mut self) -> Arc<Bounds<'a>> {
+        let (problem, truth) = (self.problem, self.truth);
+        let numerics = self.backend.capabilities().numerics;
+        let bounds = self
+            .bounds
+            .get_or_insert_with(|| Arc::new(Bounds::new(problem, truth, numerics)));
+        Arc::clone(bounds)
     }
 
     /// What the backend says it can do.

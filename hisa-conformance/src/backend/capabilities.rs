@@ -1,5 +1,6 @@
 //! What a backend says it can do.
 
+use crate::numerics::Numerics;
 use crate::op::Op;
 use crate::problem::Problem;
 
@@ -20,6 +21,8 @@ pub struct Capabilities {
     pub permissive: bool,
     /// Whether ids come best first; otherwise their order says nothing.
     pub ordered: bool,
+    /// What arithmetic it declares.
+    pub numerics: Numerics,
 }
 
 impl Capabilities {
@@ -34,6 +37,7 @@ impl Capabilities {
             block_size_max: usize::MAX,
             permissive: true,
             ordered: true,
+            numerics: Numerics::default(),
         }
     }
 
@@ -46,7 +50,7 @@ impl Capabilities {
     /// Whether scores are the real results, rounded once.
     #[must_use]
     pub const fn exact_scores(&self) -> bool {
-        true
+        self.numerics.exact_scores()
     }
 
     /// Why the backend does not take this job on this problem; `None` where it does.

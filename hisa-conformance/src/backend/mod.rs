@@ -12,6 +12,7 @@ pub mod mutant;
 pub mod oracle;
 pub mod reference;
 pub mod saboteur;
+pub mod simulated;
 
 pub use buffer::{Buffer, Buffers, Element, Guarded, Kind, MARGIN};
 pub use capabilities::Capabilities;
@@ -77,6 +78,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Backend>> {
         "oracle" => Some(Box::new(oracle::Oracle::new())),
         _ => match name.split_once(':')? {
             ("mutant", fault) => mutant::by_name(fault),
+            ("simulated", class) => Some(Box::new(simulated::Simulated::new(class)?)),
             ("saboteur", fault) => Some(Box::new(saboteur::Saboteur::by_name(fault)?)),
             _ => None,
         },

@@ -4,6 +4,8 @@
 //! it holds the backend to. Jobs come in the order of the data; within a job, checks come in the
 //! order of [`Group`], so that the first finding of a case is the one nearest to its cause.
 
+mod accepted;
+mod bounded;
 mod mask;
 pub(crate) mod plain;
 mod relations;

@@ -5,9 +5,12 @@ use super::slots::ids_of;
 use super::{Detail, Verdict};
 use crate::backend::buffer::show_f32;
 use crate::backend::{Buffers, Failure, Fill, Guarded};
+use crate::numerics::Quotients;
 use crate::op::Op;
 use crate::problem::Problem;
 use crate::trial::Trial;
+use hisa_ref::bound::Range;
+use hisa_ref::bound::pool::Block;
 use hisa_ref::stages::block_pool::SCALE_MIN;
 use hisa_ref::{E4M3, Stage, Strictness};
 use ndarray::Axis;
@@ -238,7 +241,7 @@ pub(super) fn permute(trial: &mut Trial<'_>, op: Op) -> Verdict {
 pub(super) fn scale(trial: &mut Trial<'_>, op: Op) -> Verdict {
     const FACTOR: f32 = 8.0;
     let problem = trial.problem;
-    if !scales_freely(trial) {
+    if !scales_freely(trial) || !pools_above_the_floor(trial) {
         return Verdict::NotApplicable("scores come near the ends of the f32 range");
     }
     let mut scaled = problem.related();
@@ -254,6 +257,17 @@ pub(super) fn scale(trial: &mut Trial<'_>, op: Op) -> Verdict {
         }
     }
     applied(problem.m() > 0)
+}
+
+/// What the truth says of pooled scales holds for a backend that pools in f32 only where its whole
+/// range is above the floor.
+fn pools_above_the_floor(trial: &mut Trial<'_>) -> bool {
+    if trial.capabilities().numerics.block_pool == Quotients::Exact {
+        return true;
+    }
+    let bounds = trial.bounds();
+    let above = |block: &Block| matches!(block.scale, Range::Between(low, _) if low > SCALE_MIN);
+    bounds.pooled().iter().all(above)
 }
 
 /// With such weights and scales every term is a multiple of 2^-124: a score of zero is a true

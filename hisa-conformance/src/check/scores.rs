@@ -1,5 +1,6 @@
 //! Values against the truth, element by element.
 
+use super::bounded::{self, Scored};
 use super::plain::{place, some};
 use super::{Detail, Verdict};
 use crate::backend::buffer::{show_code, show_f32};
@@ -11,16 +12,19 @@ use hisa_ref::E4M3;
 
 /// Every output of the job, every element.
 pub(super) fn values(trial: &mut Trial<'_>, op: Op) -> Verdict {
-    every(trial, op, |_, _| true)
+    let bounded = bounded::quotients(trial, op);
+    bounded.unwrap_or_else(|| every(trial, op, |_, _| true))
 }
 
 /// Scores inside the block window; the others are unspecified (SPEC 3).
 pub(super) fn block_scores(trial: &mut Trial<'_>, op: Op) -> Verdict {
     let problem = trial.problem;
     let (windows, b) = (problem.inputs.windows.rows(), problem.b());
-    every(trial, op, |row, block| {
-        windows[row].blocks(b).contains(&block)
-    })
+    let at = |row: usize, block: usize| {
+        let blocks = windows[row].blocks(b);
+        blocks.contains(&block).then(|| block - blocks.start)
+    };
+    scored(trial, op, "block_scores", &Scored::Blocks, &at)
 }
 
 /// Scores of slots with a visible key; the others are the mask's.
@@ -29,17 +33,37 @@ pub(super) fn token_scores(trial: &mut Trial<'_>, op: Op) -> Verdict {
     let Some(ids) = truth.chain().i32("block_ids") else {
         return Verdict::NotApplicable("no block ids");
     };
-    every(trial, op, |row, slot| {
-        problem.visible_key(ids, row, slot as i32).is_some()
-    })
+    let at = |row: usize, slot: usize| {
+        let key = problem.visible_key(ids, row, slot as i32)?;
+        Some(key - problem.inputs.windows.rows()[row].keys().start)
+    };
+    scored(trial, op, "token_scores", &Scored::Tokens, &at)
 }
 
 /// Scores of keys inside the window; the others are the mask's.
 pub(super) fn flat_scores(trial: &mut Trial<'_>, op: Op) -> Verdict {
     let windows = trial.problem.inputs.windows.rows();
-    every_of(trial, op, &["flat_scores"], |row, key| {
-        windows[row].contains(key)
-    })
+    let at = |row: usize, key: usize| {
+        let window = windows[row];
+        window.contains(key).then(|| key - window.keys().start)
+    };
+    scored(trial, op, "flat_scores", &Scored::Tokens, &at)
+}
+
+/// Scores by equality, or by what the backend declares. `at` gives the position of an element
+/// among those of its row's window; none where it is not compared.
+fn scored(
+    trial: &mut Trial<'_>,
+    op: Op,
+    name: &'static str,
+    scored: &Scored,
+    at: &dyn Fn(usize, usize) -> Option<usize>,
+) -> Verdict {
+    if trial.capabilities().exact_scores() {
+        every_of(trial, op, &[name], |row, column| at(row, column).is_some())
+    } else {
+        bounded::scores(trial, op, name, scored, at)
+    }
 }
 
 fn every(trial: &mut Trial<'_>, op: Op, compared: impl Fn(usize, usize) -> bool) -> Verdict {

@@ -1,5 +1,6 @@
 //! The chosen sets, and their order.
 
+use super::accepted;
 use super::plain::{place, some};
 use super::slots::ids_of;
 use super::{Detail, Verdict};
@@ -21,6 +22,9 @@ pub(super) fn isolated(trial: &mut Trial<'_>, op: Op) -> Verdict {
 
 /// The indices of a whole indexer.
 pub(super) fn chained(trial: &mut Trial<'_>, op: Op) -> Verdict {
+    if !trial.capabilities().numerics.exact_selection() {
+        return accepted::selection(trial, op);
+    }
     sets(trial, op, |_| 0..usize::MAX)
 }
 
@@ -94,6 +98,9 @@ fn listed(ids: &[i32]) -> String {
 pub(super) fn order(trial: &mut Trial<'_>, op: Op) -> Verdict {
     if !trial.capabilities().ordered {
         return Verdict::Skip("no order is promised".to_owned());
+    }
+    if op.is_indexer() && !trial.capabilities().numerics.exact_selection() {
+        return accepted::order(trial, op);
     }
     let (truth, name) = (trial.truth, ids_of(op));
     let Ok(Some(expected)) = truth.of(op).map(|buffers| buffers.i32(name)) else {

@@ -24,6 +24,16 @@ impl Dots {
             Self::F32AnyOrder => any_order_error(q, key),
         }
     }
+
+    /// A bound from magnitudes alone, in the same units: it never decreases where a code of `key`
+    /// grows in magnitude, so the bound of the farthest codes holds for all nearer ones.
+    #[must_use]
+    pub fn apriori(self, q: &[E4M3], key: &[E4M3]) -> Option<u64> {
+        match self {
+            Self::Class(class) => apriori(class, q, key),
+            Self::F32AnyOrder => any_order_error(q, key),
+        }
+    }
 }
 
 /// `(D - 1) * 2^-24 * sum |products|`, rounded up: it holds for every order of summation to

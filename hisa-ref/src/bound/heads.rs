@@ -145,7 +145,7 @@ impl HeadSum {
 }
 
 /// `n u / (1 - n u)`, rounded upward; none from 2^24 roundings on, where it means nothing.
-fn gamma(roundings: usize) -> Option<f64> {
+pub(super) fn gamma(roundings: usize) -> Option<f64> {
     // n < 2^24: n u and 1 - n u are exact, the quotient is rounded once.
     let product = (roundings < 1 << 24).then(|| roundings as f64 * 2f64.powi(ROUNDOFF))?;
     Some((product / (1.0 - product)).next_up())

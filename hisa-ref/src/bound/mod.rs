@@ -1,14 +1,19 @@
 //! How far a declared arithmetic may be from the exact score: proven, per element.
 //!
 //! [`dot`] bounds the dots of every numerics class in integers, [`heads`] what f32 arithmetic adds
-//! on the way to a score, and [`score`] puts the two together. Proofs are in `docs/NUMERICS.md`.
+//! on the way to a score, and [`score`] puts the two together. [`pool`] and [`quantize`] say which
+//! scales and codes f32 arithmetic may give. Proofs are in `docs/NUMERICS.md`.
 
 pub mod dot;
 pub mod heads;
+pub mod pool;
+pub mod quantize;
+pub mod range;
 mod up;
 
 pub use dot::Dots;
 pub use heads::{HeadSum, Output};
+pub use range::{CodeRange, Range};
 
 use crate::fp8::E4M3;
 use crate::scoring::scalar;
@@ -50,6 +55,21 @@ pub fn score(
     dots: Dots,
     sum: &HeadSum,
 ) -> Option<Bounded> {
+    let score = scalar::score(q, weights, key, scale);
+    let error = error(q, weights, key, scale, (dots, sum, score))?;
+    Some(Bounded { score, error })
+}
+
+/// The bound of [`score`], for a caller who knows the exact score; the last argument is how dots
+/// are taken, how heads are summed, and that score.
+#[must_use]
+pub fn error(
+    q: &[E4M3],
+    weights: &[f32],
+    key: &[E4M3],
+    scale: f32,
+    (dots, sum, score): (Dots, &HeadSum, f32),
+) -> Option<f64> {
     let usable = scale.is_finite() && scale >= 0.0 && weights.iter().all(|w| w.is_finite());
     if !usable || key.is_empty() {
         return None;
@@ -63,11 +83,7 @@ pub fn score(
         })
     });
     let heads: Vec<Head> = heads.collect::<Option<_>>()?;
-    let score = scalar::score(q, weights, key, scale);
-    Some(Bounded {
-        score,
-        error: sum.error(&heads, scale, score),
-    })
+    Some(sum.error(&heads, scale, score))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Bounds against the models and against sums in random trees: never violated, and close.
 
+mod boxes;
 mod draw;
+mod pooling;
 mod random;
 mod sums;
 

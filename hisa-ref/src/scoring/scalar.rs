@@ -54,6 +54,16 @@ pub fn score(q: &[E4M3], weights: &[f32], key: &[E4M3], scale: f32) -> f32 {
     scaled(sum.total(), scale)
 }
 
+/// The score of heads whose dots are known, as pairs of a dot in units of 2^-18 and a weight.
+#[must_use]
+pub fn score_of_dots(heads: &[(i64, f32)], scale: f32) -> f32 {
+    let mut sum = ExtendedSum::new(0);
+    for &(dot, weight) in heads {
+        sum.add_product(dot.max(0), weight);
+    }
+    scaled(sum.total(), scale)
+}
+
 /// `scale * sum`, rounded once.
 fn scaled(sum: Extended, scale: f32) -> f32 {
     match sum {

@@ -5,6 +5,7 @@ mod large;
 mod rejected;
 mod reports;
 mod sweeps;
+mod tensor_core;
 
 pub use rejected::{Rejected, rejected};
 
@@ -74,6 +75,7 @@ impl Edge {
         let mut cases: Vec<_> = table(reports::TABLE).collect();
         cases.extend(sweeps::cases());
         cases.extend(corners::cases());
+        cases.extend(tensor_core::cases());
         Self { cases }
     }
 }

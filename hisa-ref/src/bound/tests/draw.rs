@@ -84,7 +84,7 @@ impl Random {
     }
 
     /// A head sum in a random tree: products are rounded, or fused into the addition they enter.
-    fn tree_sum(&mut self, arithmetic: Arithmetic, terms: Vec<(f32, f32)>) -> f32 {
+    pub(super) fn tree_sum(&mut self, arithmetic: Arithmetic, terms: Vec<(f32, f32)>) -> f32 {
         let plain = Arithmetic {
             fused: false,
             ..arithmetic
