@@ -1,6 +1,6 @@
 //! The true results of a problem, against which a backend is judged.
 
-use crate::backend::{Backend, Buffers, Failure, Fill, Job, Outputs, inputs};
+use crate::backend::{Backend, Buffers, Failure, Fill, Job, Outputs, inputs, unspecify};
 use crate::op::Op;
 use crate::problem::Problem;
 use hisa_ref::Stage;
@@ -38,6 +38,11 @@ impl Truth {
                     chain.put(name, buffer.clone());
                 }
             }
+            if let Some(scores) = chain.f32_mut("block_scores")
+                && op == Op::Stage(Stage::BlockScores)
+            {
+                unspecify(scores, problem);
+            }
             results[op.index()] = result;
         }
         Self {
@@ -55,7 +60,8 @@ impl Truth {
         self.results[op.index()].as_ref()
     }
 
-    /// True outputs of all stages by name: what isolated runs are fed with.
+    /// True outputs of all stages by name: what isolated runs are fed with. Block scores outside
+    /// the block window, which SPEC 3.2 leaves open, are NaN and `+inf` here.
     #[must_use]
     pub fn chain(&self) -> &Buffers {
         &self.chain

@@ -3,18 +3,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use hisa_conformance::backend::mutant::{MUTANTS, Mutant, by_name};
+use hisa_conformance::backend::mutant::{MUTANTS, by_name};
 use hisa_conformance::backend::reference::Reference;
 use hisa_conformance::check::{CHECKS, position};
-use hisa_conformance::effort::{DEFAULT_SEED, Effort};
+use hisa_conformance::flags::Flags;
 use hisa_conformance::op::Op;
 use hisa_conformance::problem::Problem;
-use hisa_conformance::report::text;
-use hisa_conformance::runner::{Plan, generators, judge_by};
-use hisa_conformance::summary::{Finding, Source, Summary};
-use hisa_conformance::truth::Truth;
+use hisa_conformance::report::SelfTestRow;
+use hisa_conformance::runner::Launcher;
+use hisa_conformance::selftest::{self, cases, hunt};
+use hisa_conformance::summary::Summary;
+use hisa_conformance::worker::judge::{Exhibit, Terms, judge};
 use rayon::prelude::*;
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
 
 #[test]
 fn the_table_is_sane() {
@@ -29,142 +32,86 @@ fn the_table_is_sane() {
     }
     for mutant in MUTANTS {
         let id = mutant.caught_by;
-        assert!(position(id).is_some(), "{}: no check {id}", mutant.name);
+        let check = position(id).map(|check| CHECKS[check].op);
+        assert_eq!(check, Some(mutant.op), "{}: {id}", mutant.name);
         assert!(mutant.about.ends_with('.'), "{}", mutant.name);
-        assert_eq!(
-            by_name(mutant.name).unwrap().name(),
-            format!("mutant:{}", mutant.name)
-        );
+        let name = by_name(mutant.name).unwrap().name().to_owned();
+        assert_eq!(name, format!("mutant:{}", mutant.name));
     }
     assert!(by_name("none").is_some() && by_name("no such").is_none());
-}
-
-/// The cases of `hisa run` without the DeepSeek ones.
-fn cases(share: impl Fn(&str, u64) -> u64) -> impl Iterator<Item = (Source, String, Problem)> {
-    let plan = Plan {
-        backend: "reference".to_owned(),
-        seed: DEFAULT_SEED,
-        cases: None,
-        effort: Effort::Quick,
-    };
-    let parts = generators(&plan)
-        .into_iter()
-        .filter(|(part, _)| part.name() != "deepseek");
-    let parts: Vec<_> = parts
-        .map(|(part, stride)| {
-            let count = share(part.name(), part.len().div_ceil(stride));
-            (part, stride, count)
-        })
-        .collect();
-    parts.into_iter().flat_map(|(part, stride, count)| {
-        let mut indices: Vec<u64> = (0..count).map(|at| at * stride).collect();
-        if part.name() == "edge" {
-            // Small cases first: the large ones are then left to the few that need them.
-            indices.sort_by_key(|&index| {
-                let case = part.case(index).unwrap().case;
-                case.m * (case.n + case.block_size * case.block_topk) * case.h * case.d
-            });
-        }
-        indices.into_iter().map(move |index| {
-            let generated = part.case(index).unwrap();
-            let source = Source {
-                generator: part.name().to_owned(),
-                index,
-            };
-            let address = generated.case.to_string();
-            (source, address, Problem::new(&generated.case).unwrap())
-        })
-    })
-}
-
-fn judged(
-    name: &str,
-    (source, case): (&Source, &str),
-    problem: &Problem,
-    truth: &Truth,
-) -> Vec<Finding> {
-    let mut summary = Summary::default();
-    let mut backend = by_name(name).unwrap();
-    judge_by(
-        (problem, truth),
-        (source, case),
-        backend.as_mut(),
-        &mut summary,
-    );
-    summary.findings
 }
 
 /// Bit for bit, on every edge case and some hundred others.
 #[test]
 fn the_port_without_a_fault_passes_everything() {
-    let share = |name: &str, all: u64| if name == "edge" { all } else { 400 };
-    let cases: Vec<_> = cases(share).collect();
-    assert!(cases.len() > 1000, "{} cases", cases.len());
-    cases.par_iter().for_each(|(source, case, problem)| {
-        let truth = Truth::new(problem, &mut Reference::new());
-        let findings = judged("none", (source, case), problem, &truth);
-        let found: Vec<String> = findings.iter().map(text::finding).collect();
-        assert!(found.is_empty(), "{}", found.join("\n"));
+    let some: Vec<_> = cases().take(900).collect();
+    some.par_iter().for_each(|(source, case)| {
+        let problem = Problem::new(case).unwrap();
+        let mut summary = Summary::default();
+        let exhibit = Exhibit {
+            problem: &problem,
+            source,
+            case: &case.to_string(),
+            flags: &|| Flags::NONE,
+        };
+        let mut backend = by_name("none").unwrap();
+        let basis = &mut Reference::new();
+        let terms = Terms::of(&Op::ALL);
+        judge(&exhibit, backend.as_mut(), basis, &terms, &mut summary);
+        assert!(summary.findings.is_empty(), "{:#?}", summary.findings);
     });
 }
 
-/// The first finding of each mutant on the first case on which it has any, and how many cases
-/// that took.
-fn first_findings() -> Vec<(&'static Mutant, Option<Finding>, usize)> {
-    let mut alive: Vec<&Mutant> = MUTANTS.iter().filter(|mutant| mutant.survives()).collect();
-    let mut found = Vec::new();
-    let mut count = 0;
-    for (source, case, problem) in cases(|_, all| all) {
-        if alive.is_empty() {
-            break;
-        }
-        count += 1;
-        let truth = Truth::new(&problem, &mut Reference::new());
-        let verdicts: Vec<Option<Finding>> = alive
-            .par_iter()
-            .map(|mutant| {
-                let findings = judged(mutant.name, (&source, &case), &problem, &truth);
-                findings.into_iter().next()
-            })
-            .collect();
-        let mut verdicts = verdicts.into_iter();
-        alive.retain(|mutant| match verdicts.next().flatten() {
-            Some(finding) => {
-                found.push((*mutant, Some(finding), count));
-                false
-            }
-            None => true,
-        });
-    }
-    found.extend(alive.into_iter().map(|mutant| (mutant, None, count)));
-    found
+fn said(row: &SelfTestRow) -> String {
+    let got = row.caught_by.as_deref().unwrap_or("nothing");
+    format!(
+        "{}: meant {}, caught by {got} after {} cases",
+        row.fault, row.meant, row.cases
+    )
 }
 
+/// In worker processes, as `hisa run` does it, with the faults that end a process.
 #[test]
-fn every_mutant_is_found_by_the_check_it_names() {
-    let found = first_findings();
-    let wrong: Vec<String> = found
+fn every_fault_is_caught_by_the_check_it_names() {
+    let program = Path::new(env!("CARGO_BIN_EXE_hisa"));
+    let launcher = Launcher::new(Some(program), Duration::from_secs(60)).unwrap();
+    let result = selftest::run(&launcher, 2).unwrap();
+    let wrong: Vec<String> = result
+        .rows
         .iter()
-        .filter_map(|(mutant, finding, cases)| {
-            let Some(finding) = finding else {
-                return Some(format!("{}: not found in {cases} cases", mutant.name));
-            };
-            let check = CHECKS[finding.check].id();
-            (check != mutant.caught_by).then(|| {
-                let wanted = mutant.caught_by;
-                let shown = text::finding(finding);
-                format!(
-                    "{}: wanted {wanted}, case {cases}: {check}: {shown}",
-                    mutant.name
-                )
-            })
-        })
+        .filter(|row| !row.as_meant())
+        .map(said)
         .collect();
     assert!(
         wrong.is_empty(),
         "{} of {}:\n{}",
         wrong.len(),
-        found.len(),
+        MUTANTS.len(),
         wrong.join("\n")
+    );
+    assert_eq!(result.rows.len(), MUTANTS.len());
+    assert!(result.canary_noticed && result.copy_passed);
+    assert_eq!(result.why_unclean(), Vec::<String>::new());
+    let large = result.rows.iter().filter(|row| {
+        row.shrunk_sizes
+            .is_some_and(|[m, n, h, d]| m > 8 || n > 600 || h > 64 || d > 128)
+    });
+    let large: Vec<&str> = large.map(|row| row.fault.as_str()).collect();
+    assert!(large.is_empty(), "hardly shrunk: {large:?}");
+}
+
+/// The self-test itself can fail: without checks no fault is found.
+#[test]
+fn without_checks_nothing_is_caught() {
+    let some: Vec<_> = MUTANTS
+        .iter()
+        .filter(|mutant| mutant.survives())
+        .take(5)
+        .collect();
+    let prey = hunt(&some, true, 30, &mut |_| {});
+    assert_eq!(prey.len(), 5);
+    assert!(
+        prey.iter()
+            .all(|prey| prey.finding.is_none() && prey.row().caught_by.is_none())
     );
 }

@@ -72,11 +72,6 @@ impl<'a> Job<'a> {
         for &name in op.inputs() {
             tensors.put(name, tensor(name).ok_or(name)?);
         }
-        if op == Op::Stage(hisa_ref::Stage::BlockMask)
-            && let Some(scores) = tensors.f32_mut("block_scores")
-        {
-            unspecify(scores, problem);
-        }
         let inputs = &problem.inputs;
         Ok(Self {
             op,
@@ -121,7 +116,7 @@ impl<'a> Job<'a> {
 
 /// Outside the block windows scores are not specified (SPEC 3.2), and the stage after them has to
 /// do with whatever a port left there (SPEC 4.1): NaN and infinity in turn.
-fn unspecify(scores: &mut Guarded<f32>, problem: &Problem) {
+pub(crate) fn unspecify(scores: &mut Guarded<f32>, problem: &Problem) {
     let (windows, columns) = (problem.inputs.windows.rows(), scores.columns().max(1));
     for (at, score) in scores.body_mut().iter_mut().enumerate() {
         let (row, block) = (at / columns, at % columns);

@@ -16,8 +16,8 @@ pub mod simulated;
 
 pub use buffer::{Buffer, Buffers, Element, Guarded, Kind, MARGIN};
 pub use capabilities::Capabilities;
-pub(crate) use job::inputs;
 pub use job::{Fill, Job, Outputs};
+pub(crate) use job::{inputs, unspecify};
 
 use crate::op::Op;
 use thiserror::Error;

@@ -276,8 +276,12 @@ fn scales_freely(trial: &Trial<'_>) -> bool {
     let within = |value: f32, low: f32| value == 0.0 || (low..1.0 / low).contains(&value.abs());
     let score = |value: &f32| *value == f32::NEG_INFINITY || within(*value, 1e-30);
     let inputs = &trial.problem.inputs;
-    let chain = trial.truth.chain();
-    let floats = |name: &str| chain.f32(name).map_or(&[][..], Guarded::body);
+    let truth = trial.truth;
+    let floats = |stage: Stage, name: &str| {
+        let made = truth.of(Op::Stage(stage)).ok();
+        made.and_then(|made| made.f32(name))
+            .map_or(&[][..], Guarded::body)
+    };
     inputs.strictness == Strictness::Strict
         && trial.problem.n() > 0
         && inputs
@@ -290,12 +294,12 @@ fn scales_freely(trial: &Trial<'_>) -> bool {
             .weights
             .iter()
             .all(|&weight| within(weight, 1e-6))
-        && floats("pooled_scale")
+        && floats(Stage::BlockPool, "pooled_scale")
             .iter()
             .all(|&scale| scale > SCALE_MIN && scale < 1e30)
-        && floats("token_scores")
+        && floats(Stage::TokenScores, "token_scores")
             .iter()
-            .chain(floats("block_scores"))
+            .chain(floats(Stage::BlockScores, "block_scores"))
             .all(score)
 }
 

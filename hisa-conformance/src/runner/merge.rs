@@ -1,7 +1,7 @@
 //! Answers to one report, in the order of the cases.
 
 use super::supervisor::{Answer, CRASHES_MAX, Piece};
-use super::{Observer, Plan, RunOutcome, RunError};
+use super::{Observer, Plan, RunError, RunOutcome};
 use crate::summary::Summary;
 use std::collections::BTreeMap;
 

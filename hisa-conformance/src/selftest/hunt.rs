@@ -6,12 +6,12 @@ use crate::case::Case;
 use crate::effort::Effort;
 use crate::flags::Flags;
 use crate::generate;
-use crate::op::Op;
 use crate::problem::Problem;
 use crate::runner::Plan;
 use crate::shrink::{Budget, shrink};
 use crate::summary::{Finding, Shrunk, Source, Summary};
 use crate::truth::Truth;
+use crate::worker::Batch;
 use crate::worker::judge::{Exhibit, Terms, judge_by};
 use std::time::Duration;
 
@@ -32,39 +32,42 @@ pub struct Prey {
     pub cases: u64,
 }
 
-/// The cases of `hisa run` in their order, without those of DeepSeek's size, which would take
-/// long and hide nothing small.
+/// The cases of `hisa run` without those of DeepSeek's size: the edge cases and the corpus from the
+/// smallest to the largest, so that a small one is found where there is one, then the others.
 pub fn cases() -> impl Iterator<Item = (Source, Case)> {
     let parts = Plan::new("reference", Effort::Quick).parts().into_iter();
-    parts
-        .filter(|part| part.generator != "deepseek")
-        .flat_map(|part| {
-            let generator = generate::by_name(&part.generator, part.seed, part.count);
-            let indices = part.indices();
-            indices.filter_map(move |index| {
-                let case = generator.as_ref()?.case(index)?.case;
-                Some((
-                    Source {
-                        generator: part.generator.clone(),
-                        index,
-                    },
-                    case,
-                ))
-            })
-        })
+    let parts = parts.filter(|part| part.generator != "deepseek");
+    let (fixed, others): (Vec<Batch>, Vec<Batch>) = parts.partition(|part| part.len < 1000);
+    let mut fixed: Vec<(Source, Case)> = fixed.into_iter().flat_map(of_part).collect();
+    fixed.sort_by_key(|(_, case)| case.m * case.n * case.h * case.d);
+    fixed
+        .into_iter()
+        .chain(others.into_iter().flat_map(of_part))
 }
 
-/// Each mutant over the cases until the checks of `ops` find it; a case's truth is computed once
-/// for all of them. `start` is called with the number of each case before it runs. A mutant that
+fn of_part(part: Batch) -> impl Iterator<Item = (Source, Case)> {
+    let generator = generate::by_name(&part.generator, part.seed, part.count);
+    part.indices().filter_map(move |index| {
+        let case = generator.as_ref()?.case(index)?.case;
+        let generator = part.generator.clone();
+        Some((Source { generator, index }, case))
+    })
+}
+
+/// Each mutant over the cases until a check of its job finds it, no check where `blind`; a case's
+/// truth is computed once for all of them. `start` is called with the number of each case before it runs. A mutant that
 /// ends the process or never returns takes the caller with it.
 #[must_use]
 pub fn hunt(
     mutants: &[&'static Mutant],
-    ops: &[Op],
+    blind: bool,
     cases_max: usize,
     start: &mut dyn FnMut(u64),
 ) -> Vec<Prey> {
-    let terms = Terms::of(ops);
+    let terms = |mutant: &Mutant| match blind {
+        true => Terms::of(&[]),
+        false => Terms::of(&[mutant.op]),
+    };
     let mut alive: Vec<&'static Mutant> = mutants.to_vec();
     let mut caught = Vec::new();
     let mut count = 0;
@@ -79,7 +82,7 @@ pub fn hunt(
         };
         let truth = Truth::new(&problem, &mut Reference::new());
         alive.retain(|mutant| {
-            let found = first_finding(mutant, &problem, &truth, &terms);
+            let found = first_finding(mutant, &problem, &truth, &terms(mutant));
             let Some(mut finding) = found else {
                 return true;
             };

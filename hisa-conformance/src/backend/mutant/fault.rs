@@ -215,33 +215,33 @@ faults! {
     MaskNanToZero "mask-nan-to-zero" 3 MASK, "block_mask.values" []
         "Replaces NaN by 0 on the way.";
 
-    BtopkTiesHigh "btopk-ties-high" 2 BTOPK, "block_sparse.selection" [13]
+    BtopkTiesHigh "btopk-ties-high" 2 BTOPK, "block_topk.selection" [13]
         "Gives ties to the higher block.";
     BtopkTiesParity "btopk-ties-parity" 2 BTOPK, "block_topk.selection" [13]
         "Gives ties to odd blocks first, as two halves of a warp may.";
-    BtopkNanLargest "btopk-nan-largest" 3 BTOPK, "block_sparse.selection" [17]
+    BtopkNanLargest "btopk-nan-largest" 3 BTOPK, "block_topk.selection" [17]
         "Ranks NaN above everything.";
-    BtopkNanZero "btopk-nan-zero" 3 BTOPK, "block_sparse.selection" []
+    BtopkNanZero "btopk-nan-zero" 3 BTOPK, "block_topk.selection" []
         "Ranks NaN as 0.";
-    BtopkF32Rank "btopk-f32-rank" 14 BTOPK, "block_sparse.selection" [13]
+    BtopkF32Rank "btopk-f32-rank" 14 BTOPK, "block_topk.selection" [13]
         "Ranks by f32 where bf16 is asked for.";
-    BtopkTruncate "btopk-truncate" 14 BTOPK, "block_sparse.selection" [93]
+    BtopkTruncate "btopk-truncate" 14 BTOPK, "block_topk.selection" [93]
         "Makes bf16 by dropping bits.";
-    BtopkForcedByScore "btopk-forced-by-score" 4 BTOPK, "block_sparse.selection" [25 30]
+    BtopkForcedByScore "btopk-forced-by-score" 4 BTOPK, "block_topk.forced" [25 30]
         "Knows forced blocks by +inf: others that round to it, or a lower id, outrank them.";
-    BtopkFirstBeforeLast "btopk-first-before-last" 4 BTOPK, "block_sparse.selection" [30]
+    BtopkFirstBeforeLast "btopk-first-before-last" 4 BTOPK, "block_topk.forced" [30]
         "Keeps the first block where there is room for one.";
     BtopkInfDropped "btopk-inf-dropped" 4 BTOPK, "block_topk.forced" [25]
         "Leaves out scores of +inf.";
     BtopkNarrow "btopk-narrow" 6 BTOPK, "block_topk.shape" [34]
         "Returns Nb columns where m is more.";
-    BtopkPadZero "btopk-pad-zero" 6 BTOPK, "block_sparse.unique" [36]
+    BtopkPadZero "btopk-pad-zero" 6 BTOPK, "block_topk.range" [36]
         "Pads with block 0.";
     BtopkPadCount "btopk-pad-count" 6 BTOPK, "block_topk.range" [38]
         "Pads with the number of blocks.";
-    BtopkStaleTail "btopk-stale-tail" 15 BTOPK, "block_topk.unique" [11]
+    BtopkStaleTail "btopk-stale-tail" 15 BTOPK, "block_topk.range" [11]
         "Does not write the columns beyond the chosen blocks.";
-    BtopkSignedKey "btopk-signed-key" 5 BTOPK, "hisa.selection" []
+    BtopkSignedKey "btopk-signed-key" 5 BTOPK, "block_topk.selection" []
         "Compares bits as signed integers: negative scores come in reverse order.";
     BtopkLastColumn "btopk-last-column" 7 BTOPK, "block_topk.forced" []
         "Stops one block before the last of all.";
@@ -264,7 +264,7 @@ faults! {
         "Scores the first key of a block in all its slots.";
     TokensLocalRow "tokens-local-row" 9 TOKENS, "token_scores.scores" [61]
         "Takes the number of a row within its tile for its number.";
-    TokensColumnAsBlock "tokens-column-as-block" 9 TOKENS, "token_scores.mask" []
+    TokensColumnAsBlock "tokens-column-as-block" 9 TOKENS, "token_scores.scores" []
         "Scores block t in place of the block that column t names.";
     TokensMinusOne "tokens-minus-one" 6 TOKENS, "token_scores.mask" [37]
         "Takes -1 for block 0.";
@@ -313,13 +313,13 @@ faults! {
         "Finds no threshold bin where the number above its edge is K, and takes the topmost.";
     TtopkTiesHigh "ttopk-ties-high" 2 TTOPK, "token_topk.selection" [10]
         "Gives ties to the higher key.";
-    TtopkTiesParity "ttopk-ties-parity" 2 TTOPK, "token_topk.order" [12]
+    TtopkTiesParity "ttopk-ties-parity" 2 TTOPK, "token_topk.selection" [12]
         "Gives ties to odd keys first.";
-    TtopkTieBuffer "ttopk-tie-buffer" 2 TTOPK, "dsa.tail" [10]
+    TtopkTieBuffer "ttopk-tie-buffer" 2 TTOPK, "token_topk.tail" [10]
         "Has room for four ties at the threshold; the others leave -1 among the ids.";
-    TtopkUnsorted "ttopk-unsorted" 2 TTOPK, "hisa.nest" [15]
+    TtopkUnsorted "ttopk-unsorted" 2 TTOPK, "token_topk.order" [15]
         "Returns the right slots in ascending order.";
-    TtopkNanLargest "ttopk-nan-largest" 3 TTOPK, "token_topk.order" [17]
+    TtopkNanLargest "ttopk-nan-largest" 3 TTOPK, "token_topk.selection" [17]
         "Ranks NaN above everything.";
     TtopkNanZero "ttopk-nan-zero" 3 TTOPK, "token_topk.order" []
         "Ranks NaN as 0.";
@@ -333,13 +333,13 @@ faults! {
         "Takes a score of -inf for padding.";
     TtopkBelowSentinel "ttopk-below-sentinel" 4 TTOPK, "token_topk.count" [27]
         "Takes a score below -5e4 for padding.";
-    TtopkMaskedLanes "ttopk-masked-lanes" 4 TTOPK, "token_topk.selection" [24]
+    TtopkMaskedLanes "ttopk-masked-lanes" 4 TTOPK, "token_topk.count" [24]
         "Gives lanes outside the window -FLT_MAX, which outranks -inf.";
-    TtopkZerosBySign "ttopk-zeros-by-sign" 5 TTOPK, "hisa.selection" [32 33]
+    TtopkZerosBySign "ttopk-zeros-by-sign" 5 HISA, "hisa.selection" [32 33]
         "Orders -0 below +0.";
-    TtopkTotalOrder "ttopk-total-order" 5 TTOPK, "hisa.selection" [32]
+    TtopkTotalOrder "ttopk-total-order" 5 TTOPK, "token_topk.selection" [32]
         "Orders bits, so that a NaN stands above +inf or below -inf by its sign.";
-    TtopkPadFirst "ttopk-pad-first" 6 TTOPK, "hisa.nest" []
+    TtopkPadFirst "ttopk-pad-first" 6 TTOPK, "token_topk.tail" []
         "Puts the padding before the ids.";
     TtopkPadZero "ttopk-pad-zero" 6 TTOPK, "token_topk.unique" [36]
         "Picks slot 0 again where candidates run out.";
@@ -361,7 +361,7 @@ faults! {
         "Wraps row * K at 16 bits.";
     TtopkRace "ttopk-race" 16 TTOPK, "token_topk.repeat" [12 97]
         "Breaks ties by arrival: from the second launch on they come in another order.";
-    TtopkPanicNan "ttopk-panic-nan" 16 TTOPK, "hisa.neighbours" [112]
+    TtopkPanicNan "ttopk-panic-nan" 16 TTOPK, "token_topk.runs" [112]
         "Panics where a comparison meets NaN.";
     TtopkPanicEmpty "ttopk-panic-empty" 16 TTOPK, "token_topk.runs" [45]
         "Takes the best of an empty row.";
@@ -382,11 +382,11 @@ faults! {
         "Subtracts ks of row 0 in all rows.";
     MapOffsetIgnored "map-offset-ignored" 9 MAP, "index_map.values" []
         "Returns the first key of the block for all its slots.";
-    MapNarrow "map-narrow" 6 MAP, "hisa.nest" [34]
+    MapNarrow "map-narrow" 6 MAP, "index_map.shape" [34]
         "Leaves out columns that no row fills.";
     MapPadLength "map-pad-length" 6 MAP, "index_map.range" [38]
         "Pads with the length of the window.";
-    MapVectorTail "map-vector-tail" 17 MAP, "index_map.stale" [46]
+    MapVectorTail "map-vector-tail" 17 MAP, "index_map.range" [46]
         "Maps whole vectors of four columns only.";
     MapU16Row "map-u16-row" 10 MAP, "index_map.values" [65]
         "Wraps row * K at 16 bits.";
@@ -404,11 +404,11 @@ faults! {
     AppendEmptyPiece "append-empty-piece" 8 APPEND, "append.runs" [54]
         "Panics on an empty piece.";
 
-    HisaWindowCache "hisa-window-cache" 15 HISA, "hisa.split" [96]
+    HisaWindowCache "hisa-window-cache" 15 HISA, "hisa.rows" [96]
         "Keeps windows between calls and knows them by their number alone.";
     HisaBlockCache "hisa-block-cache" 15 HISA, "hisa.window" [96]
         "Keeps the chosen blocks between calls of equal sizes.";
-    HisaNeighbourBlocks "hisa-neighbour-blocks" 9 HISA, "hisa.range" [24]
+    HisaNeighbourBlocks "hisa-neighbour-blocks" 9 HISA, "hisa.count" [24]
         "Maps slots by the blocks of the row before.";
     HisaRowZeroWindow "hisa-row-zero-window" 9 HISA, "hisa.count" []
         "Uses the window of row 0 for every row.";
@@ -425,9 +425,9 @@ faults! {
         "Takes ke for the last key of the window.";
     DsaFromZero "dsa-from-zero" 9 DSA, "dsa.mask" [59]
         "Scores the first ke - ks columns, wherever the window starts.";
-    DsaAbsolute "dsa-absolute" 9 DSA, "hisa.equal-flat" [59]
+    DsaAbsolute "dsa-absolute" 9 DSA, "dsa.range" [59]
         "Returns absolute keys.";
-    DsaU16Row "dsa-u16-row" 10 DSA, "hisa.equal-flat" [67]
+    DsaU16Row "dsa-u16-row" 10 DSA, "dsa.mask" [67]
         "Wraps row * N at 16 bits.";
     DsaStaleRow "dsa-stale-row" 15 DSA, "dsa.mask" [45]
         "Writes no scores for an empty row.";
