@@ -23,10 +23,16 @@ impl Truth {
     /// Runs `basis` on everything.
     #[must_use]
     pub fn new(problem: &Problem, basis: &mut dyn Backend) -> Self {
+        Self::of_ops(problem, basis, &Op::ALL)
+    }
+
+    /// Runs `basis` on what the checks of `ops` look at; nothing is known of the rest.
+    #[must_use]
+    pub fn of_ops(problem: &Problem, basis: &mut dyn Backend, ops: &[Op]) -> Self {
         let inputs = inputs(problem);
         let mut chain = Buffers::default();
         let mut results = Op::ALL.map(|_| Err(Failure::Unsupported(String::new())));
-        for op in Op::ALL {
+        for op in Op::ALL.into_iter().filter(|&op| is_needed(op, ops)) {
             let result = match op {
                 // What the stages gave, one after the other.
                 Op::Append => of_chain(&chain, &["pooled_k", "pooled_scale"]),
@@ -81,6 +87,22 @@ impl Truth {
             Some((stage, failure))
         })
     }
+}
+
+/// Whether the result of `op` is looked at by a check of `ops`, or made into what is.
+fn is_needed(op: Op, ops: &[Op]) -> bool {
+    let reads = |by: &Op| match (*by, op) {
+        (by, op) if by == op => true,
+        // `quantize` stands apart: keys come quantised.
+        (_, Op::Stage(Stage::Quantize)) => false,
+        (Op::Stage(by), Op::Stage(stage)) => stage < by && by != Stage::Quantize,
+        (Op::Append, Op::Stage(stage)) => stage == Stage::BlockPool,
+        // `scale` and the sets of inexact backends look at all stages; `equal-flat` at `hisa`.
+        (Op::Hisa | Op::Dsa | Op::BlockSparse, Op::Stage(_)) => true,
+        (Op::Dsa, op) => op == Op::Hisa,
+        _ => false,
+    };
+    ops.iter().any(reads)
 }
 
 fn run(

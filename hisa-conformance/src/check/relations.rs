@@ -15,17 +15,17 @@ use hisa_ref::stages::block_pool::SCALE_MIN;
 use hisa_ref::{E4M3, Stage, Strictness};
 use ndarray::Axis;
 
-/// Rows a relation looks at one by one; more would only repeat it.
-const ROWS_ALONE: usize = 2;
-
-/// Up to [`ROWS_ALONE`] rows that see a key, spread over the problem.
-fn some_rows(problem: &Problem) -> Vec<usize> {
+/// One row that sees a key, another one in every problem.
+fn some_row(problem: &Problem) -> Option<usize> {
     let windows = problem.inputs.windows.rows();
     let seeing: Vec<usize> = (0..windows.len())
         .filter(|&row| !windows[row].is_empty())
         .collect();
-    let step = seeing.len().div_ceil(ROWS_ALONE).max(1);
-    seeing.into_iter().step_by(step).collect()
+    let sizes = [problem.n(), problem.d(), problem.b(), seeing.len()];
+    let turn = sizes
+        .into_iter()
+        .fold(0usize, |sum, size| sum.wrapping_mul(31).wrapping_add(size));
+    seeing.get(turn % seeing.len().max(1)).copied()
 }
 
 /// Runs `op` on a problem whose rows are `rows` of the first one, and compares ids.
@@ -99,8 +99,8 @@ fn run(trial: &mut Trial<'_>, op: Op, related: &Problem) -> Result<Buffers, Verd
 /// Every key and scale outside a row's window becomes NaN; the row must not notice.
 pub(super) fn window(trial: &mut Trial<'_>, op: Op) -> Verdict {
     let problem = trial.problem;
-    let rows = some_rows(problem);
-    for &row in &rows {
+    let row = some_row(problem);
+    if let Some(row) = row {
         let mut poisoned = problem.with_rows(&[row]);
         poisoned.inputs.strictness = Strictness::Permissive;
         let window = problem.inputs.windows.rows()[row];
@@ -114,7 +114,7 @@ pub(super) fn window(trial: &mut Trial<'_>, op: Op) -> Verdict {
             return verdict;
         }
     }
-    applied(!rows.is_empty())
+    applied(row.is_some())
 }
 
 /// The first and the second half of the rows by themselves.
@@ -148,13 +148,9 @@ pub(super) fn rows(trial: &mut Trial<'_>, op: Op) -> Verdict {
 /// The queries and weights of all other rows become NaN, or large where NaN is not taken.
 pub(super) fn neighbours(trial: &mut Trial<'_>, op: Op) -> Verdict {
     let (problem, m) = (trial.problem, trial.problem.m());
-    let chosen = if m > 1 {
-        some_rows(problem)
-    } else {
-        Vec::new()
-    };
+    let chosen = some_row(problem).filter(|_| m > 1);
     let permissive = trial.capabilities().permissive;
-    for &row in &chosen {
+    if let Some(row) = chosen {
         let mut changed = problem.related();
         let (code, weight) = if permissive {
             changed.inputs.strictness = Strictness::Permissive;
@@ -187,7 +183,7 @@ pub(super) fn neighbours(trial: &mut Trial<'_>, op: Op) -> Verdict {
             });
         }
     }
-    applied(!chosen.is_empty())
+    applied(chosen.is_some())
 }
 
 /// The row for K is the row for K + 1 without its last column.

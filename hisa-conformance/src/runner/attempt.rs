@@ -52,11 +52,9 @@ pub(super) fn answer(
                 begun = Instant::now();
             }
             Ok(Reply::Op(name)) => op = Op::from_name(&name),
-            Ok(last @ (Reply::Done(_) | Reply::Explained(_) | Reply::Hunted(_))) => {
-                return Ok(Ok(last));
-            }
             Ok(Reply::Refused(why)) => return Ok(Err(RunError::Refused { why })),
             Ok(Reply::Ready) => {}
+            Ok(last) => return Ok(Ok(last)),
             Err(Loss::Hung(_)) => {
                 let loss = Loss::Hung(limit);
                 return Err(Lost { loss, at, op });

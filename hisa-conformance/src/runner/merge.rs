@@ -61,7 +61,7 @@ impl<'a> Merger<'a> {
         self.charged += u64::from(piece.charged);
         self.summary.merge(piece.summary, self.plan.findings_max);
         if self.charged >= CRASHES_MAX {
-            let why = format!("stopped early: {CRASHES_MAX} cases crashed or hung");
+            let why = format!("{CRASHES_MAX} cases crashed or hung");
             self.stopped = Some(why);
         }
     }

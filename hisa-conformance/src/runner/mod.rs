@@ -199,11 +199,27 @@ pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
 /// # Errors
 /// [`RunError`]; [`RunError::Start`] where the worker is lost on the way.
 pub fn hunt(launcher: &Launcher, names: Vec<String>) -> Result<Vec<SelfTestRow>, RunError> {
+    match ask(launcher, &Request::Hunt(names))? {
+        Reply::Hunted(rows) => Ok(rows),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Has a worker judge the copy of the reference, within the launcher's limit.
+///
+/// # Errors
+/// As [`hunt`].
+pub fn copy_passes(launcher: &Launcher) -> Result<bool, RunError> {
+    Ok(matches!(
+        ask(launcher, &Request::Copy)?,
+        Reply::Copied(true)
+    ))
+}
+
+fn ask(launcher: &Launcher, request: &Request) -> Result<Reply, RunError> {
     let mut child = launcher.start(&Config::new("reference", &[Op::Windows], 1))?;
-    match attempt::answer(&mut child, &Request::Hunt(names), launcher.time_limit) {
-        Ok(Ok(Reply::Hunted(rows))) => Ok(rows),
-        Ok(Ok(_)) => Ok(Vec::new()),
-        Ok(Err(error)) => Err(error),
+    match attempt::answer(&mut child, request, launcher.time_limit) {
+        Ok(answer) => answer,
         Err(lost) => Err(RunError::Start {
             how: lost.loss.to_string(),
         }),

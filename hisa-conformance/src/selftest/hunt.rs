@@ -6,6 +6,7 @@ use crate::case::Case;
 use crate::effort::Effort;
 use crate::flags::Flags;
 use crate::generate;
+use crate::op::Op;
 use crate::problem::Problem;
 use crate::runner::Plan;
 use crate::shrink::{Budget, shrink};
@@ -73,6 +74,7 @@ pub fn hunt(
     let mut count = 0;
     for (source, case) in cases().take(cases_max) {
         start(count);
+        let ops: Vec<Op> = alive.iter().map(|mutant| mutant.op).collect();
         if alive.is_empty() {
             break;
         }
@@ -80,7 +82,7 @@ pub fn hunt(
         let Ok(problem) = Problem::new(&case) else {
             continue;
         };
-        let truth = Truth::new(&problem, &mut Reference::new());
+        let truth = Truth::of_ops(&problem, &mut Reference::new(), &ops);
         alive.retain(|mutant| {
             let found = first_finding(mutant, &problem, &truth, &terms(mutant));
             let Some(mut finding) = found else {
@@ -136,7 +138,7 @@ fn smallest(mutant: &Mutant, case: &Case, finding: &Finding) -> Shrunk {
         let Ok(problem) = Problem::new(smaller) else {
             return false;
         };
-        let truth = Truth::new(&problem, &mut Reference::new());
+        let truth = Truth::of_ops(&problem, &mut Reference::new(), &terms.ops);
         match first_finding(mutant, &problem, &truth, &terms) {
             Some(found) if found.check == finding.check => {
                 detail = found.detail;

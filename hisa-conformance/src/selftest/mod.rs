@@ -8,21 +8,27 @@ mod hunt;
 
 pub use hunt::{Prey, cases, hunt};
 
-use crate::backend::mutant::{MUTANTS, Mutant};
+use crate::backend::Backend;
+use crate::backend::mutant::{MUTANTS, Mutant, by_name};
+use crate::backend::reference::Reference;
+use crate::case::Case;
 use crate::check::CHECKS;
-use crate::effort::Effort;
+use crate::flags::Flags;
 use crate::op::Op;
 use crate::problem::Problem;
 use crate::report::{SelfTest, SelfTestRow};
-use crate::runner::{self, Judge, Launcher, Nobody, Plan, RunError};
+use crate::runner::{self, Judge, Launcher, RunError};
 use crate::subject::Subject;
-use crate::summary::Summary;
+use crate::summary::{Source, Summary};
 use crate::worker::Config;
 use crate::worker::judge::{Exhibit, Terms, judge};
 use std::time::{Duration, Instant};
 
-/// Random cases the copy without a fault has to pass, beside all others of a quick run.
-const COPY_CASES: u64 = 200;
+/// Cases the copy without a fault has to pass: of three, edge cases and the corpus among them, the
+/// first and small ones.
+const COPY_CASES: usize = 700;
+/// Products of M, N, H and D up to which a case is small.
+const COPY_WORK_MAX: usize = 1 << 18;
 /// How long a mutant may take over a case before it counts as hanging.
 const HANG_LIMIT: Duration = Duration::from_secs(2);
 /// Cases on which the mutant without checks is judged.
@@ -85,16 +91,10 @@ pub fn run(launcher: &Launcher, jobs: usize) -> Result<SelfTest, RunError> {
     }
     let position = |row: &SelfTestRow| MUTANTS.iter().position(|mutant| mutant.name == row.fault);
     rows.sort_by_key(position);
-    let copy = Plan {
-        cases: Some(COPY_CASES),
-        jobs: Some(jobs),
-        program: Some(launcher.program.clone()),
-        ..Plan::new("mutant:none", Effort::Quick)
-    };
     Ok(SelfTest {
         rows,
         canary_noticed: canary_is_noticed(),
-        copy_passed: runner::run(&copy, &mut Nobody)?.is_clean(),
+        copy_passed: runner::copy_passes(launcher)?,
         elapsed: begun.elapsed().as_secs_f64(),
     })
 }
@@ -153,6 +153,37 @@ fn provoke(launcher: &Launcher, mutant: &'static Mutant) -> Result<Prey, RunErro
     })
 }
 
+/// A copy of the reference in other words has to pass every check.
+#[must_use]
+pub fn copy_passes() -> bool {
+    let mut summary = Summary::default();
+    let small = |case: &Case| case.m * case.n * case.h * case.d <= COPY_WORK_MAX;
+    for (source, case) in cases().filter(|(_, case)| small(case)).take(COPY_CASES) {
+        let (Ok(problem), Some(mut copy)) = (Problem::new(&case), by_name("none")) else {
+            return false;
+        };
+        let terms = Terms::of(&Op::ALL);
+        judge_as(&source, &problem, copy.as_mut(), &terms, &mut summary);
+    }
+    summary.complaints(&Op::ALL).is_empty()
+}
+
+fn judge_as(
+    source: &Source,
+    problem: &Problem,
+    backend: &mut dyn Backend,
+    terms: &Terms,
+    summary: &mut Summary,
+) {
+    let exhibit = Exhibit {
+        problem,
+        source,
+        case: "",
+        flags: &|| Flags::NONE,
+    };
+    judge(&exhibit, backend, &mut Reference::new(), terms, summary);
+}
+
 /// A faulty backend whose checks are left out must neither be caught nor be called clean.
 fn canary_is_noticed() -> bool {
     let Some(mutant) = MUTANTS.iter().find(|mutant| mutant.survives()) else {
@@ -163,21 +194,13 @@ fn canary_is_noticed() -> bool {
         .all(|prey| prey.finding.is_none());
     let mut summary = Summary::default();
     for (source, case) in cases().take(CANARY_CASES) {
-        let backend = crate::backend::mutant::by_name(mutant.name);
-        let (Ok(problem), Some(mut backend)) = (Problem::new(&case), backend) else {
+        let (Ok(problem), Some(mut backend)) = (Problem::new(&case), by_name(mutant.name)) else {
             return false;
         };
-        let exhibit = Exhibit {
-            problem: &problem,
-            source: &source,
-            case: "",
-            flags: &|| crate::flags::Flags::NONE,
-        };
-        let basis = &mut crate::backend::reference::Reference::new();
-        judge(
-            &exhibit,
+        judge_as(
+            &source,
+            &problem,
             backend.as_mut(),
-            basis,
             &Terms::of(&[]),
             &mut summary,
         );

@@ -62,7 +62,7 @@ pub fn judge(
     terms: &Terms,
     summary: &mut Summary,
 ) {
-    let truth = Truth::new(exhibit.problem, basis);
+    let truth = Truth::of_ops(exhibit.problem, basis, &terms.ops);
     judge_by(exhibit, &truth, backend, terms, summary);
 }
 
@@ -163,7 +163,7 @@ pub fn explain(
     let Some(failed) = CHECKS.get(check) else {
         return Explained::default();
     };
-    let truth = Truth::new(problem, basis);
+    let truth = Truth::of_ops(problem, basis, &[failed.op]);
     let mut trial = Trial::new(problem, &truth, backend);
     let columns = problem.inputs.params.slots().max(problem.blocks());
     let factors = [problem.m(), columns, problem.h(), problem.d()];

@@ -231,6 +231,10 @@ impl Worker {
                     selftest::named(names).map_err(|name| WorkerError::Backend { name })?;
                 Ok(Reply::Hunted(selftest::rows(&mutants, start)))
             }
+            Request::Copy => {
+                start(0);
+                Ok(Reply::Copied(selftest::copy_passes()))
+            }
         }
     }
 }
@@ -245,7 +249,7 @@ fn subject(request: &Request) -> Result<(Option<Case>, Problem), WorkerError> {
             Ok((Some(case), problem))
         }
         Request::Explain(of, _) => subject(of),
-        Request::Batch(_) | Request::Hunt(_) => Err(WorkerError::NoSubject),
+        Request::Batch(_) | Request::Hunt(_) | Request::Copy => Err(WorkerError::NoSubject),
     }
 }
 

@@ -106,6 +106,8 @@ pub enum Request {
     Explain(Box<Self>, usize),
     /// To hunt these mutants.
     Hunt(Vec<String>),
+    /// To judge the copy of the reference.
+    Copy,
 }
 
 /// What a worker says.
@@ -124,6 +126,8 @@ pub enum Reply {
     Explained(Box<Explained>),
     /// What became of the mutants.
     Hunted(Vec<SelfTestRow>),
+    /// Whether the copy passed.
+    Copied(bool),
     /// The configuration or the request cannot be carried out, and why.
     Refused(String),
 }
