@@ -10,8 +10,8 @@ use hisa_conformance::case::Case;
 use hisa_conformance::check::CHECKS;
 use hisa_conformance::op::Op;
 use hisa_conformance::problem::Problem;
-use hisa_conformance::runner::judge;
 use hisa_conformance::summary::{Source, Summary};
+use hisa_conformance::worker::judge::judge_all;
 use hisa_ref::{E4M3, Stage};
 use std::collections::BTreeSet;
 
@@ -74,7 +74,7 @@ fn findings_on(op: Op, damage: Damage, on_any_rows: bool) -> Summary {
     };
     let mut summary = Summary::default();
     let basis = &mut Reference::new();
-    judge(
+    judge_all(
         &problem,
         (&source, "case"),
         &mut backend,

@@ -2,14 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use hisa_conformance::backend::oracle::Oracle;
 use hisa_conformance::backend::reference::Reference;
 use hisa_conformance::check;
 use hisa_conformance::dump::write::file_digest;
 use hisa_conformance::generate::{by_name, corpus};
 use hisa_conformance::problem::Problem;
-use hisa_conformance::runner::{basis, judge};
 use hisa_conformance::save;
 use hisa_conformance::summary::{Source, Summary};
+use hisa_conformance::worker::judge::judge_all;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -40,13 +41,18 @@ fn digest(text: &str, lines: usize) -> u64 {
 
 fn assert_clean(problem: &Problem, name: &str) {
     let (mut reference, mut summary) = (Reference::new(), Summary::default());
-    let mut basis = basis(&reference);
     let source = Source {
         generator: "corpus".to_owned(),
         index: 0,
     };
     let case = (&source, name);
-    judge(problem, case, &mut reference, basis.as_mut(), &mut summary);
+    judge_all(
+        problem,
+        case,
+        &mut reference,
+        &mut Oracle::new(),
+        &mut summary,
+    );
     assert_eq!(summary.findings, [], "{name}");
     let passed: u64 = summary.tallies.iter().map(|tally| tally.passed).sum();
     assert!(passed > 20, "{name}: {passed} checks passed");

@@ -8,9 +8,10 @@ use hisa_conformance::effort::Effort;
 use hisa_conformance::generate::ragged::random_case;
 use hisa_conformance::op::Op;
 use hisa_conformance::runner::{
-    self, CRASHES_MAX, Judge, Launcher, Nobody, Observer, Plan, Report, RunError, Shard, Subject,
-    Suite, runs_check,
+    self, CRASHES_MAX, Judge, Launcher, Nobody, Observer, Plan, RunError, RunOutcome, Shard, Suite,
+    runs_check,
 };
+use hisa_conformance::subject::Subject;
 use hisa_conformance::summary::{Finding, Summary, Tally};
 use std::time::{Duration, Instant};
 
@@ -36,12 +37,12 @@ fn random(backend: &str, cases: u64) -> Plan {
     }
 }
 
-fn run(plan: &Plan) -> Report {
+fn run(plan: &Plan) -> RunOutcome {
     watched(plan, &mut Nobody)
 }
 
 /// A run whose record of lost workers goes with the test.
-fn watched(plan: &Plan, observer: &mut dyn Observer) -> Report {
+fn watched(plan: &Plan, observer: &mut dyn Observer) -> RunOutcome {
     let folder = tempfile::tempdir().unwrap();
     let plan = Plan {
         state: Some(folder.path().join("state")),
@@ -108,7 +109,7 @@ fn struck(plan: &Plan) -> Vec<u64> {
 
 /// The findings are exactly those of the job that was sabotaged, on exactly the cases that were;
 /// every other case is judged as the reference is.
-fn assert_charged(plan: &Plan, report: &Report, got: &str) {
+fn assert_charged(plan: &Plan, report: &RunOutcome, got: &str) {
     let struck = struck(plan);
     assert!(struck.len() > 1, "{struck:?}");
     let findings = &report.summary.findings;
@@ -240,7 +241,7 @@ fn findings_pass_by_the_observer_in_order_before_they_are_reported() {
     impl Observer for Saver {
         fn on_finding(&mut self, found: &mut Finding, judge: &mut Judge) -> Result<(), RunError> {
             self.0.push(found.source.index);
-            let failing = judge.failing(&Subject::Address(found.case.clone()))?;
+            let failing = judge.failing(&found.case.parse().unwrap())?;
             assert_eq!(failing, [(found.check, found.detail.clone())]);
             found.saved = Some(format!("case-{}", found.source.index));
             Ok(())
@@ -265,12 +266,12 @@ fn a_judge_goes_on_after_a_crash_and_a_bad_subject() {
     let plan = random("saboteur:abort", 80);
     let mut judge = Judge::new(launcher, &plan.config());
     let struck = struck(&plan)[0];
-    let address = |index| Subject::Address(random_case(plan.seed, index).to_string());
+    let address = |index| Subject::Case(Box::new(random_case(plan.seed, index)));
     assert_eq!(judge.failing(&address(struck + 1)).unwrap(), []);
     let failing = judge.failing(&address(struck)).unwrap();
     assert_eq!(failing[0].0, runs_check(saboteur::OP));
     let error = judge
-        .failing(&Subject::Address("hisa:M=1".into()))
+        .failing(&Subject::File("/no/such.safetensors".into()))
         .unwrap_err();
     assert!(matches!(error, RunError::Refused { .. }), "{error}");
     let absent = judge.failing(&Subject::File("/nowhere.safetensors".into()));

@@ -9,8 +9,8 @@ use hisa_conformance::effort::DEFAULT_SEED;
 use hisa_conformance::generate::by_name;
 use hisa_conformance::numerics::Numerics;
 use hisa_conformance::problem::Problem;
-use hisa_conformance::runner::judge;
 use hisa_conformance::summary::{Source, Summary};
+use hisa_conformance::worker::judge::judge_all;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ fn run_part(
         let mut backend = make();
         let mut basis = basis_of(backend.name());
         let address = case.to_string();
-        judge(
+        judge_all(
             &problem,
             (&source, &address),
             &mut backend,

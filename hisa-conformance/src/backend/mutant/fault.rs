@@ -406,7 +406,7 @@ faults! {
 
     HisaWindowCache "hisa-window-cache" 15 HISA, "hisa.rows" [96]
         "Keeps windows between calls and knows them by their number alone.";
-    HisaBlockCache "hisa-block-cache" 15 HISA, "hisa.window" [96]
+    HisaBlockCache "hisa-block-cache" 15 HISA, "hisa.split" [96]
         "Keeps the chosen blocks between calls of equal sizes.";
     HisaNeighbourBlocks "hisa-neighbour-blocks" 9 HISA, "hisa.count" [24]
         "Maps slots by the blocks of the row before.";

@@ -1,6 +1,7 @@
 //! JSON and JUnit XML.
 
 use super::samples;
+use crate::op::Op;
 use crate::report::{Report, ReportError, json, junit};
 use quick_xml::events::Event;
 use std::collections::BTreeMap;
@@ -150,7 +151,13 @@ fn each_thing_that_makes_a_run_unclean_does() {
     let rebuilt = |change: &dyn Fn(&mut Report)| {
         let mut report = clean.clone();
         change(&mut report);
-        Report::new(report.run, report.summary, report.self_test)
+        Report::new(
+            report.run,
+            &Op::ALL,
+            report.summary,
+            Vec::new(),
+            report.self_test,
+        )
     };
     let unclean = [
         rebuilt(&|report| report.summary.findings_total = 1),

@@ -9,10 +9,10 @@ use crate::op::Op;
 use crate::problem::Problem;
 use crate::report::portrait::portrait;
 use crate::report::{Report, RunInfo, SelfTest, SelfTestRow};
-use crate::runner::judge;
 use crate::summary::{Finding, Shrunk, Source, Summary, Tally};
 use crate::trial::Trial;
 use crate::truth::Truth;
+use crate::worker::judge::judge_all;
 use hisa_ref::Stage;
 
 /// Something no page, document or terminal may take literally.
@@ -37,7 +37,7 @@ pub(super) fn info(backend: &str) -> RunInfo {
 
 /// A report whose version does not change with the crate's.
 fn report(info: RunInfo, summary: Summary, self_test: Option<SelfTest>) -> Report {
-    let mut report = Report::new(info, summary, self_test);
+    let mut report = Report::new(info, &Op::ALL, summary, Vec::new(), self_test);
     report.version = "1.2.3".to_owned();
     report
 }
@@ -72,6 +72,7 @@ fn finding(id: &str, case: &str, detail: Detail) -> Finding {
             index: 0,
         },
         case: case.to_owned(),
+        flags: Vec::new(),
         detail,
         shrunk: None,
         saved: None,
@@ -295,7 +296,7 @@ pub(super) fn faulty() -> Report {
     };
     let address = case.to_string();
     let named = (&source, address.as_str());
-    judge(&problem, named, &mut backend, basis.as_mut(), &mut summary);
+    judge_all(&problem, named, &mut backend, basis.as_mut(), &mut summary);
     let truth = Truth::new(&problem, basis.as_mut());
     let mut trial = Trial::new(&problem, &truth, &mut backend);
     let pictures = portrait(&mut trial, summary.findings[0].check);

@@ -6,6 +6,7 @@ use crate::report::words;
 
 const PLAIN: TextOptions = TextOptions {
     colour: false,
+    all_faults: true,
     findings_max: 20,
 };
 
@@ -85,6 +86,7 @@ fn colours_change_nothing_but_colours() {
     let colour = TextOptions {
         colour: true,
         findings_max: 20,
+        all_faults: true,
     };
     for (name, report) in samples::all() {
         let painted = render(&report, &colour);
