@@ -135,7 +135,12 @@ impl Summary {
         let idle = self.unexercised(ops);
         if !idle.is_empty() {
             let ids: Vec<String> = idle.iter().map(|&check| CHECKS[check].id()).collect();
-            said.push(format!("no case exercised {}", ids.join(", ")));
+            let checks = if ids.len() == 1 { "check" } else { "checks" };
+            said.push(format!(
+                "{} {checks} never exercised: {}",
+                ids.len(),
+                ids.join(", ")
+            ));
         }
         said
     }

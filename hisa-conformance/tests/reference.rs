@@ -104,7 +104,7 @@ fn a_check_that_no_case_exercised_makes_a_run_unclean() {
     };
     assert_eq!(
         report.complaints(),
-        [format!("no case exercised {}", CHECKS[idle].id())]
+        [format!("1 check never exercised: {}", CHECKS[idle].id())]
     );
     // What was not asked for, and what the backend does not take, is no gap.
     report.ops = vec![Op::Hisa];
