@@ -283,9 +283,9 @@ fn an_id_out_of_range_is_named_with_its_place_and_the_limit() {
 }
 
 #[test]
-fn the_checks_on_values_masks_and_blocks_notice_their_fault() {
-    use Stage::{BlockMask, BlockScores, BlockTopk, IndexMap, Quantize, TokenScores};
-    let cases: [(Op, &str, Damage); 15] = [
+fn the_checks_on_values_and_masks_notice_their_fault() {
+    use Stage::{BlockMask, BlockScores, Quantize};
+    let cases: [(Op, &str, Damage); 7] = [
         (Op::Windows, "values", |_, out, _| {
             ids_mut(out, "ke").body_mut()[3] -= 1;
             Ok(())
@@ -318,6 +318,16 @@ fn the_checks_on_values_masks_and_blocks_notice_their_fault() {
             masked.body_mut()[at] = masked.body()[at].next_up();
             Ok(())
         }),
+    ];
+    for (op, check, damage) in cases {
+        assert_eq!(first_finding(op, damage), format!("{op}.{check}"));
+    }
+}
+
+#[test]
+fn the_checks_on_blocks_and_tokens_notice_their_fault() {
+    use Stage::{BlockTopk, IndexMap, TokenScores};
+    let cases: [(Op, &str, Damage); 8] = [
         (Op::Stage(BlockTopk), "range", |_, out, _| {
             row_mut(out, "block_ids", 0)[2] = 6;
             Ok(())

@@ -368,7 +368,7 @@ mod processes {
         let status = output.status;
         let (stdout, stderr) = text(output);
         assert!(
-            stdout.contains("1500 cases (1500 ragged), 0 findings"),
+            stdout.contains("clean: 1500 cases, 0 findings"),
             "{stdout}\n{stderr}"
         );
         assert!(status.success(), "{stdout}\n{stderr}");

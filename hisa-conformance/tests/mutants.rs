@@ -92,12 +92,16 @@ fn every_fault_is_caught_by_the_check_it_names() {
     assert_eq!(result.rows.len(), MUTANTS.len());
     assert!(result.canary_noticed && result.copy_passed);
     assert_eq!(result.why_unclean(), Vec::<String>::new());
-    let large = result.rows.iter().filter(|row| {
+    // Those that need thousands of keys or wide offsets stay large.
+    let tiny = |row: &&SelfTestRow| {
         row.shrunk_sizes
-            .is_some_and(|[m, n, h, d]| m > 8 || n > 600 || h > 64 || d > 128)
-    });
-    let large: Vec<&str> = large.map(|row| row.fault.as_str()).collect();
-    assert!(large.is_empty(), "hardly shrunk: {large:?}");
+            .is_some_and(|[m, n, h, d]| m <= 4 && n <= 40 && h <= 4 && d <= 40)
+    };
+    let tiny = result.rows.iter().filter(tiny).count();
+    assert!(
+        tiny * 10 >= MUTANTS.len() * 9,
+        "{tiny} shrink to a few rows and keys"
+    );
 }
 
 /// The self-test itself can fail: without checks no fault is found.

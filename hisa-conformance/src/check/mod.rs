@@ -146,15 +146,31 @@ pub fn position(id: &str) -> Option<usize> {
 macro_rules! checks {
     ($($op:expr => [$($group:ident $name:literal $clause:literal $judge:path;)*])*) => {
         &[$(
-            Check { op: $op, group: Group::Runs, name: "runs", clause: "10.18", judge: plain::runs },
-            Check { op: $op, group: Group::Shape, name: "shape", clause: "10.1", judge: plain::shape },
-            $(Check { op: $op, group: Group::$group, name: $name, clause: $clause, judge: $judge },)*
-            Check { op: $op, group: Group::Repeat, name: "repeat", clause: "10.10", judge: plain::repeat },
-            Check { op: $op, group: Group::Guard, name: "guard", clause: "10.19", judge: plain::guard },
-            Check { op: $op, group: Group::Guard, name: "inputs", clause: "10.12", judge: plain::inputs },
-            Check { op: $op, group: Group::Stale, name: "stale", clause: "10.11", judge: plain::stale },
+            check($op, Group::Runs, "runs", "10.18", plain::runs),
+            check($op, Group::Shape, "shape", "10.1", plain::shape),
+            $(check($op, Group::$group, $name, $clause, $judge),)*
+            check($op, Group::Repeat, "repeat", "10.10", plain::repeat),
+            check($op, Group::Guard, "guard", "10.19", plain::guard),
+            check($op, Group::Guard, "inputs", "10.12", plain::inputs),
+            check($op, Group::Stale, "stale", "10.11", plain::stale),
         )*]
     };
+}
+
+const fn check(
+    op: Op,
+    group: Group,
+    name: &'static str,
+    clause: &'static str,
+    judge: fn(&mut Trial<'_>, Op) -> Verdict,
+) -> Check {
+    Check {
+        op,
+        group,
+        name,
+        clause,
+        judge,
+    }
 }
 
 /// All checks.

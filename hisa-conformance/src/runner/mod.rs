@@ -91,7 +91,7 @@ impl RunOutcome {
     pub fn complaints(&self) -> Vec<String> {
         let mut said = self.summary.complaints(&self.ops);
         if let Some(why) = &self.stopped {
-            said.push(why.clone());
+            said.push(format!("stopped early: {why}"));
         }
         let ran = self.summary.total_cases();
         if ran != self.promised {

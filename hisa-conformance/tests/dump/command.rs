@@ -192,7 +192,7 @@ fn a_case_can_be_replayed_by_its_address() {
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        text.contains("token_scores  oracle      6.2   pass"),
+        text.contains("token_scores  pass: runs shape mask scores"),
         "{text}"
     );
     let (status, said) = ended("replay hisa:M=3", folder.path());
