@@ -1,6 +1,7 @@
 //! What a run came to: counts, findings and skips, in a form that merges and travels.
 
 use crate::check::{CHECKS, Detail};
+use crate::effort::FINDINGS_PER_CHECK;
 use crate::measure::Measures;
 use crate::op::Op;
 use serde::{Deserialize, Serialize};
@@ -145,6 +146,19 @@ impl Summary {
         said
     }
 
+    /// Drops findings that say what others say: of each check the first [`FINDINGS_PER_CHECK`] are
+    /// kept, of its known ones the first, and no more than `findings_max` in all.
+    pub fn keep(&mut self, findings_max: usize) {
+        let mut seen = BTreeMap::new();
+        self.findings.retain(|finding| {
+            let known = finding.expected.is_some();
+            let kept: &mut usize = seen.entry((finding.check, known)).or_default();
+            *kept += 1;
+            *kept <= if known { 1 } else { FINDINGS_PER_CHECK }
+        });
+        self.findings.truncate(findings_max);
+    }
+
     /// Adds the part of a run that comes after this one; keeps at most `findings_max` findings.
     pub fn merge(&mut self, later: Self, findings_max: usize) {
         for (tally, later) in self.tallies.iter_mut().zip(&later.tallies) {
@@ -165,7 +179,7 @@ impl Summary {
         }
         self.measures.merge(&later.measures);
         self.findings.extend(later.findings);
-        self.findings.truncate(findings_max);
+        self.keep(findings_max);
         self.findings_total += later.findings_total;
         self.expected_total += later.expected_total;
     }

@@ -17,6 +17,8 @@ pub struct Capabilities {
     pub head_dim_multiple: usize,
     /// Most keys of a block.
     pub block_size_max: usize,
+    /// Most products of M, N, H and D.
+    pub work_max: usize,
     /// Whether it takes NaN codes, and scales and weights that are not finite or negative.
     pub permissive: bool,
     /// Whether ids come best first; otherwise their order says nothing.
@@ -35,6 +37,7 @@ impl Capabilities {
             head_dim_max: usize::MAX,
             head_dim_multiple: 1,
             block_size_max: usize::MAX,
+            work_max: usize::MAX,
             permissive: true,
             ordered: true,
             numerics: Numerics::default(),
@@ -59,13 +62,16 @@ impl Capabilities {
         if !self.ops.contains(&op) {
             return Some(format!("{op} is not offered"));
         }
+        let sizes = [problem.m(), problem.n(), problem.h(), problem.d()];
+        let work = sizes.into_iter().fold(1, usize::saturating_mul);
         let most = [
             ("H", problem.h(), self.heads_max),
             ("D", problem.d(), self.head_dim_max),
             ("B", problem.b(), self.block_size_max),
+            ("M*N*H*D", work, self.work_max),
         ];
-        if let Some((name, value, limit)) = most.iter().find(|(_, value, limit)| value > limit) {
-            return Some(format!("{name} above {limit}")).filter(|_| *value > 0);
+        if let Some((name, _, limit)) = most.iter().find(|(_, value, limit)| value > limit) {
+            return Some(format!("{name} above {limit}"));
         }
         if !problem.d().is_multiple_of(self.head_dim_multiple.max(1)) {
             return Some(format!("D not a multiple of {}", self.head_dim_multiple));

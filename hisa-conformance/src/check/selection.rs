@@ -59,8 +59,8 @@ fn sets(trial: &mut Trial<'_>, op: Op, counted: impl Fn(usize) -> Range<usize>) 
                     .unwrap_or(0);
                 detail = Some(Detail {
                     at: place(name, got.shape(), row * got.columns() + column),
-                    expected: format!("{} ids, {} among them", e.len(), listed(&missing)),
-                    got: format!("{} ids, instead {}", g.len(), listed(&extra)),
+                    expected: among(&missing, e.len()),
+                    got: among(&extra, g.len()),
                     ..Detail::default()
                 });
             }
@@ -81,6 +81,12 @@ fn only(of: &[i32], other: &[i32]) -> Vec<i32> {
         .filter(|id| other.binary_search(id).is_err())
         .copied()
         .collect()
+}
+
+/// Ids that one side alone has, and how many it has in all.
+fn among(ids: &[i32], all: usize) -> String {
+    let which = if ids.len() == 1 { "id" } else { "ids" };
+    format!("{which} {} (of {all} in the row)", listed(ids))
 }
 
 /// The first few of some ids.

@@ -20,7 +20,7 @@ pub struct Finisher {
     pub folder: Option<PathBuf>,
     /// What a shrink may cost; findings stay as they are if absent.
     pub budget: Option<Budget>,
-    /// Pictures of the first finding.
+    /// Pictures of the first finding, as it was found.
     pub portrait: Option<Portrait>,
 }
 
@@ -59,6 +59,10 @@ impl Finisher {
         };
         let mut trouble = self.save(finding, &subject).err();
         judge.set_ops(&[CHECKS[finding.check].op]);
+        if self.portrait.is_none() {
+            // The case as it was found shows more than the smallest one.
+            self.portrait = judge.explain(&subject, finding.check)?.portrait;
+        }
         let smallest = self.shrink(finding, subject, judge)?;
         if finding.shrunk.is_some() {
             let before = finding.saved.take();
@@ -80,7 +84,6 @@ impl Finisher {
             None => &mut finding.detail,
         };
         detail.cause = detail.cause.take().or(explained.cause);
-        self.portrait = self.portrait.take().or(explained.portrait);
         Ok(trouble)
     }
 

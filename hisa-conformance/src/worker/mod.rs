@@ -166,7 +166,7 @@ impl Worker {
             };
             let (backend, basis) = (self.backend.as_mut(), self.basis.as_mut());
             judge::judge(&exhibit, backend, basis, &self.terms, &mut summary);
-            summary.findings.truncate(self.findings_max);
+            summary.keep(self.findings_max);
         }
         Ok(summary)
     }
@@ -200,14 +200,15 @@ impl Worker {
         let mut summary = Summary::default();
         let (backend, basis) = (self.backend.as_mut(), self.basis.as_mut());
         judge::judge(&exhibit, backend, basis, &self.terms, &mut summary);
-        summary.findings.truncate(self.findings_max);
+        summary.keep(self.findings_max);
         Ok(summary)
     }
 
     /// Does what a request asks; `start` is called with the position of each case before it runs.
     ///
     /// # Errors
-    /// As [`Self::batch`] and [`Self::subject`]; [`WorkerError::Backend`] for a mutant there is not.
+    /// As [`Self::batch`] and [`Self::subject`]; [`WorkerError::Backend`] for a mutant there is
+    /// not.
     pub fn answer(
         &mut self,
         request: &Request,

@@ -68,6 +68,9 @@ pub fn by_name(name: &str) -> Option<Box<dyn Backend>> {
     Some(Box::new(Port::new(format!("mutant:{name}"), mutant.fault)))
 }
 
+/// A scalar port takes minutes beyond.
+const WORK_MAX: usize = 1 << 27;
+
 struct Port {
     name: String,
     fault: Fault,
@@ -83,7 +86,10 @@ impl Port {
         Self {
             name,
             fault,
-            capabilities: Capabilities::all(),
+            capabilities: Capabilities {
+                work_max: WORK_MAX,
+                ..Capabilities::all()
+            },
             launches: [0; Op::ALL.len()],
             kept: hisa::Kept::default(),
         }
