@@ -4,7 +4,7 @@
 //! [[expect]]
 //! backend = "port:my-kernel"        # the backend's name
 //! check = "block_topk.selection"    # what fails
-//! flag = "exact-ties"               # optional: only on cases with this flag
+//! flag = "Ties"                     # optional: only on cases with this flag
 //! reason = "ties go to the higher block"
 //! link = "https://example.org/issues/17"
 //! ```
