@@ -66,7 +66,8 @@ impl<'a> Merger<'a> {
         }
     }
 
-    pub(super) fn finish(self, promised: u64) -> Result<RunOutcome, RunError> {
+    pub(super) fn finish(mut self, promised: u64) -> Result<RunOutcome, RunError> {
+        self.summary.choose(self.plan.findings_max);
         match self.failed {
             Some(error) => Err(error),
             None => Ok(RunOutcome {

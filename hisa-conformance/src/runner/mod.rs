@@ -191,6 +191,7 @@ pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
         promised: queue.promised(plan),
         stopped: None,
         deaths: 0,
+    summary.choose(plan.findings_max);
     })
 }
 

@@ -166,7 +166,7 @@ impl Worker {
             };
             let (backend, basis) = (self.backend.as_mut(), self.basis.as_mut());
             judge::judge(&exhibit, backend, basis, &self.terms, &mut summary);
-            summary.findings.truncate(self.findings_max);
+            summary.keep(self.findings_max);
         }
         Ok(summary)
     }
@@ -200,7 +200,7 @@ impl Worker {
         let mut summary = Summary::default();
         let (backend, basis) = (self.backend.as_mut(), self.basis.as_mut());
         judge::judge(&exhibit, backend, basis, &self.terms, &mut summary);
-        summary.findings.truncate(self.findings_max);
+        summary.keep(self.findings_max);
         Ok(summary)
     }
 
