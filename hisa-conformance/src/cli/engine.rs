@@ -208,6 +208,10 @@ pub(super) struct Title {
     pub(super) self_test: bool,
     /// Whether every fault of the self-test is shown.
     pub(super) all_faults: bool,
+/// How long a worker of the self-test may be silent: all mutants that one case catches are shrunk
+/// before the next case begins.
+const SELF_TEST_LIMIT: Duration = Duration::from_secs(600);
+
 }
 
 /// Runs the plan, prints findings, table and verdict.
@@ -226,16 +230,25 @@ pub(super) fn carry_out(
     };
     let outcome = runner::run(plan, &mut screen)?;
     screen.bar.finish_and_clear();
-    let launcher = Launcher::new(plan.program.as_deref(), plan.time_limit)?;
+    // The time limit is the backend's; here the faults are, and a shrink is part of a case.
+    let launcher = Launcher::new(plan.program.as_deref(), SELF_TEST_LIMIT)?;
     let self_test = title
         .self_test
         .then(|| selftest::run(&launcher, plan.workers()));
-    let self_test = self_test.transpose()?;
+    // What the run found is reported even where the checks cannot be put on trial.
+    let (self_test, trouble) = match self_test.transpose() {
+        Ok(self_test) => (self_test, None),
+        Err(error) => (
+            None,
+            Some(format!("the self-test did not come to an end: {error}")),
+        ),
+    };
     let run = RunInfo {
         elapsed: begun.elapsed().as_secs_f64(),
         ..info(plan, title, &outcome)
     };
-    let complaints = complaints(plan, &outcome);
+    let mut complaints = complaints(plan, &outcome);
+    complaints.extend(trouble);
     let mut report = report::Report::new(run, &plan.ops, outcome.summary, complaints, self_test);
     report.portrait = screen.finisher.portrait;
     let mut options = TextOptions::for_stdout(FINDINGS_MAX);
