@@ -110,10 +110,10 @@ fn jobs(text: &str) -> Result<usize, String> {
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     const YEAR: f64 = 365.0 * 86_400.0;
     let number = text.parse().ok();
-    let number = number.filter(|&number: &f64| number > 0.0 && number <= YEAR);
+    let number = number.filter(|number: &f64| (0.001..=YEAR).contains(number));
     number
         .and_then(|number| Duration::try_from_secs_f64(number).ok())
-        .ok_or_else(|| "a number above 0".to_owned())
+        .ok_or_else(|| format!("a number from 0.001 to {YEAR}"))
 }
 
 impl ReportArgs {

@@ -24,7 +24,7 @@ pub use child::{Child, Launcher, Loss, START_LIMIT};
 pub use error::RunError;
 pub use finish::{BUDGET, Finisher};
 pub use judge::Judge;
-pub use plan::{ENDLESS, JOBS_MAX, Mode, Plan, Shard, Suite, TIME_LIMIT};
+pub use plan::{ENDLESS, JOBS_MAX, Mode, Plan, SHARDS_MAX, Shard, Suite, TIME_LIMIT};
 pub use supervisor::CRASHES_MAX;
 
 use crate::op::Op;
