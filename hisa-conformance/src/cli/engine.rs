@@ -127,7 +127,8 @@ impl ReportArgs {
         finisher
     }
 
-    /// Writes the report in every form asked for, and prints it as text.
+    /// Writes the report in every form asked for, and prints it as text. A form that cannot be
+    /// written keeps no other from being written.
     ///
     /// # Errors
     /// [`CliError::Report`] and [`CliError::Stdout`].
@@ -138,18 +139,18 @@ impl ReportArgs {
             (&self.junit, report::junit::write),
             (&self.html, report::html::write),
         ];
-        let mut silent = false;
+        let (mut silent, mut written) = (false, Ok(()));
         for (path, write) in forms {
             if let Some(path) = path {
                 write(report, path)?;
                 silent |= path.as_os_str() == "-";
+                written = written.and(write(report, path).map_err(CliError::from));
             }
         }
-        if silent {
-            Ok(())
-        } else {
-            print(text::render(report, options).trim_end())
+        if !silent {
+            print(text::render(report, options).trim_end())?;
         }
+        written
     }
 }
 
@@ -207,11 +208,11 @@ pub(super) struct Title {
     /// Whether the checks are put on trial too.
     pub(super) self_test: bool,
     /// Whether every fault of the self-test is shown.
-    pub(super) all_faults: bool,
 /// How long a worker of the self-test may be silent: all mutants that one case catches are shrunk
 /// before the next case begins.
 const SELF_TEST_LIMIT: Duration = Duration::from_secs(600);
 
+    pub(super) all_faults: bool,
 }
 
 /// Runs the plan, prints findings, table and verdict.
