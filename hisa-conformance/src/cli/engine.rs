@@ -15,6 +15,7 @@ use crate::selftest;
 use crate::summary::Finding;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -106,7 +107,7 @@ fn jobs(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("a whole number from 1 to {JOBS_MAX}"))
 }
 
-/// A positive number of seconds, up to a year.
+/// A number of seconds, from a millisecond to a year.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     const YEAR: f64 = 365.0 * 86_400.0;
     let number = text.parse().ok();
@@ -131,7 +132,7 @@ impl ReportArgs {
     /// written keeps no other from being written.
     ///
     /// # Errors
-    /// [`CliError::Report`] and [`CliError::Stdout`].
+    /// The first [`CliError::Report`], and [`CliError::Stdout`].
     pub fn write(&self, report: &report::Report, options: &TextOptions) -> Result<(), CliError> {
         type Writer = fn(&report::Report, &Path) -> Result<(), report::ReportError>;
         let forms: [(&Option<PathBuf>, Writer); 3] = [
@@ -142,7 +143,6 @@ impl ReportArgs {
         let (mut silent, mut written) = (false, Ok(()));
         for (path, write) in forms {
             if let Some(path) = path {
-                write(report, path)?;
                 silent |= path.as_os_str() == "-";
                 written = written.and(write(report, path).map_err(CliError::from));
             }
@@ -178,6 +178,8 @@ impl EngineArgs {
 struct Screen {
     bar: ProgressBar,
     finisher: Finisher,
+    /// Checks with a finding that was saved on its arrival.
+    saved: BTreeSet<usize>,
 }
 
 impl Observer for Screen {
@@ -187,6 +189,13 @@ impl Observer for Screen {
 
     fn note(&mut self, text: &str) {
         self.bar.suspend(|| note(text));
+    }
+
+    fn on_arrival(&mut self, finding: &mut Finding) {
+        let is_first = finding.expected.is_none() && self.saved.insert(finding.check);
+        if is_first && let Err(trouble) = self.finisher.arrive(finding) {
+            self.note(&format!("an input could not be saved: {trouble}"));
+        }
     }
 
     fn on_finding(&mut self, finding: &mut Finding, judge: &mut Judge) -> Result<(), RunError> {
@@ -199,6 +208,10 @@ impl Observer for Screen {
     }
 }
 
+/// How long a worker of the self-test may be silent: all mutants that one case catches are shrunk
+/// before the next case begins.
+const SELF_TEST_LIMIT: Duration = Duration::from_secs(600);
+
 /// What a run is called in its report.
 pub(super) struct Title {
     /// How much was done.
@@ -208,10 +221,6 @@ pub(super) struct Title {
     /// Whether the checks are put on trial too.
     pub(super) self_test: bool,
     /// Whether every fault of the self-test is shown.
-/// How long a worker of the self-test may be silent: all mutants that one case catches are shrunk
-/// before the next case begins.
-const SELF_TEST_LIMIT: Duration = Duration::from_secs(600);
-
     pub(super) all_faults: bool,
 }
 
@@ -228,6 +237,7 @@ pub(super) fn carry_out(
     let mut screen = Screen {
         bar: bar(title.extent),
         finisher: args.finisher(),
+        saved: BTreeSet::new(),
     };
     let outcome = runner::run(plan, &mut screen)?;
     screen.bar.finish_and_clear();

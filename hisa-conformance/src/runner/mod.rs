@@ -53,6 +53,12 @@ pub trait Observer {
         let _ = text;
     }
 
+    /// A finding, as soon as all cases before its own are done. A run that is interrupted comes
+    /// no further.
+    fn on_arrival(&mut self, finding: &mut Finding) {
+        let _ = finding;
+    }
+
     /// A finding, before anybody sees it. This is where its input is saved and shrunk, and where
     /// it is recognised as a known one.
     ///
@@ -185,13 +191,13 @@ pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
         let part = worker.batch(&batch, &mut |_| {}).map_err(refused)?;
         summary.merge(part, plan.findings_max);
     }
+    summary.choose(plan.findings_max);
     Ok(RunOutcome {
         summary,
         ops: plan.ops.clone(),
         promised: queue.promised(plan),
         stopped: None,
         deaths: 0,
-    summary.choose(plan.findings_max);
     })
 }
 
