@@ -4,12 +4,12 @@
 //! [[expect]]
 //! backend = "port:my-kernel"        # the backend's name
 //! check = "block_topk.selection"    # what fails
-//! flag = "Ties"                     # optional: only on cases with this flag
+//! flag = "Bf16Ties"                 # optional: only on cases with this flag
 //! reason = "ties go to the higher block"
 //! link = "https://example.org/issues/17"
 //! ```
 //!
-//! A finding that is expected is counted and shown, and does not make a run unclean. An
+//! A finding meets every row that covers it. A finding that is expected is counted and shown, and does not make a run unclean. An
 //! expectation whose check was judged and never failed as it says does: the row can go.
 
 use crate::check::{self, CHECKS};

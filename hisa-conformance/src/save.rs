@@ -47,6 +47,15 @@ type Metadata = BTreeMap<String, String>;
 /// [`DumpError::Input`] for a problem whose fields disagree, [`DumpError::Occupied`] where a file
 /// of that name holds other bytes, and as [`write_atomic`].
 pub fn save(problem: &Problem, origin: &Origin, folder: &Path) -> Result<PathBuf, DumpError> {
+    Ok(store(problem, origin, folder)?.0)
+}
+
+/// [`save`], and whether the file was not there before.
+pub(crate) fn store(
+    problem: &Problem,
+    origin: &Origin,
+    folder: &Path,
+) -> Result<(PathBuf, bool), DumpError> {
     let input = problem.inputs.indexer_input()?;
     let mut tensors = tensors_of(&input).map_err(|problem| DumpError::Tensor {
         file: folder.to_owned(),
@@ -68,12 +77,12 @@ pub fn save(problem: &Problem, origin: &Origin, folder: &Path) -> Result<PathBuf
         .map_err(DumpError::io(&path, "look for"))?
     {
         if file_digest(&path)? == hash {
-            return Ok(path);
+            return Ok((path, false));
         }
         return Err(DumpError::Occupied { file: path });
     }
     write_atomic(&path, &tensors, &metadata)?;
-    Ok(path)
+    Ok((path, true))
 }
 
 fn metadata(problem: &Problem, origin: &Origin) -> Metadata {

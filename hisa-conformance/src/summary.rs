@@ -78,7 +78,7 @@ pub struct Summary {
     pub skips: BTreeMap<String, u64>,
     /// How far scores were off.
     pub measures: Measures,
-    /// The first findings, in the order of the cases.
+    /// The first findings of every check, in the order of the cases.
     pub findings: Vec<Finding>,
     /// All findings.
     pub findings_total: u64,
@@ -133,6 +133,14 @@ impl Summary {
             said.push("no case was run".to_owned());
             return said;
         }
+        if self
+            .tallies
+            .iter()
+            .all(|tally| tally.passed + tally.failed == 0)
+            && self.tallies.iter().any(|tally| tally.skipped > 0)
+        {
+            said.push("every check was skipped".to_owned());
+        }
         let idle = self.unexercised(ops);
         if !idle.is_empty() {
             let ids: Vec<String> = idle.iter().map(|&check| CHECKS[check].id()).collect();
@@ -146,20 +154,38 @@ impl Summary {
         said
     }
 
-    /// Drops findings that say what others say: of each check the first [`FINDINGS_PER_CHECK`] are
-    /// kept, of its known ones the first, and no more than `findings_max` in all.
+    /// Keeps the first [`FINDINGS_PER_CHECK`] findings of every check and the first known one, so
+    /// that neither a check that fails everywhere nor a known failure hides another one; of no
+    /// check more than `findings_max`.
     pub fn keep(&mut self, findings_max: usize) {
-        let mut seen = BTreeMap::new();
+        let mut ranks = BTreeMap::<(usize, bool), usize>::new();
         self.findings.retain(|finding| {
-            let known = finding.expected.is_some();
-            let kept: &mut usize = seen.entry((finding.check, known)).or_default();
-            *kept += 1;
-            *kept <= if known { 1 } else { FINDINGS_PER_CHECK }
+            let class = (finding.check, finding.expected.is_some());
+            let rank = ranks.entry(class).or_default();
+            *rank += 1;
+            *rank <= findings_max.min(if class.1 { 1 } else { FINDINGS_PER_CHECK })
         });
-        self.findings.truncate(findings_max);
     }
 
-    /// Adds the part of a run that comes after this one; keeps at most `findings_max` findings.
+    /// Chooses the findings that a person sees, at most `findings_max`: the first of every check
+    /// before the second of any, known ones last.
+    pub fn choose(&mut self, findings_max: usize) {
+        let mut ranks = BTreeMap::<(usize, bool), usize>::new();
+        let rank = |finding: Finding| {
+            let known = finding.expected.is_some();
+            let rank = ranks.entry((finding.check, known)).or_default();
+            *rank += 1;
+            (known, *rank, finding)
+        };
+        let mut ranked: Vec<_> = self.findings.drain(..).map(rank).enumerate().collect();
+        ranked.sort_by_key(|&(_, (known, rank, _))| (known, rank));
+        ranked.truncate(findings_max);
+        ranked.sort_by_key(|&(at, (known, ..))| (known, at));
+        let chosen = ranked.into_iter().map(|(_, (_, _, finding))| finding);
+        self.findings = chosen.collect();
+    }
+
+    /// Adds the part of a run that comes after this one; keeps findings as [`Self::keep`] does.
     pub fn merge(&mut self, later: Self, findings_max: usize) {
         for (tally, later) in self.tallies.iter_mut().zip(&later.tallies) {
             tally.passed += later.passed;
@@ -182,5 +208,78 @@ impl Summary {
         self.keep(findings_max);
         self.findings_total += later.findings_total;
         self.expected_total += later.expected_total;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(found: &[(usize, bool)]) -> Summary {
+        let finding = |(index, &(check, known)): (usize, &(usize, bool))| Finding {
+            check,
+            source: Source {
+                generator: "ragged".into(),
+                index: index as u64,
+            },
+            case: String::new(),
+            flags: Vec::new(),
+            detail: Detail::default(),
+            shrunk: None,
+            saved: None,
+            expected: known.then(String::new),
+        };
+        Summary {
+            findings: found.iter().enumerate().map(finding).collect(),
+            ..Summary::default()
+        }
+    }
+
+    fn indices(summary: &Summary) -> Vec<u64> {
+        let findings = summary.findings.iter();
+        findings.map(|finding| finding.source.index).collect()
+    }
+
+    #[test]
+    fn neither_a_noisy_check_nor_a_known_failure_hides_another_one() {
+        let all = [
+            (7, true),
+            (7, true),
+            (7, true),
+            (3, false),
+            (3, false),
+            (3, false),
+            (5, false),
+        ];
+        let mut whole = of(&all);
+        whole.keep(2);
+        assert_eq!(indices(&whole), [0, 1, 3, 4, 6]);
+        for cut in 0..all.len() {
+            let mut parts = of(&all[..cut]);
+            let mut later = of(&all);
+            later.findings.drain(..cut);
+            later.keep(2);
+            parts.keep(2);
+            parts.merge(later, 2);
+            assert_eq!(parts.findings, whole.findings, "cut at {cut}");
+        }
+        for (most, expected) in [(2, &[3, 6][..]), (3, &[3, 4, 6]), (4, &[3, 4, 6, 0])] {
+            let mut chosen = whole.clone();
+            chosen.choose(most);
+            assert_eq!(indices(&chosen), expected);
+        }
+    }
+
+    #[test]
+    fn a_backend_that_takes_nothing_is_not_clean() {
+        let mut summary = Summary::default();
+        summary.cases.insert("ragged".into(), 1);
+        summary
+            .tallies
+            .iter_mut()
+            .for_each(|tally| tally.skipped = 1);
+        assert_eq!(summary.complaints(&Op::ALL), ["every check was skipped"]);
+        summary.tallies[0].passed = 1;
+        assert!(summary.complaints(&Op::ALL).is_empty());
     }
 }

@@ -5,6 +5,7 @@
 use hisa_conformance::backend::saboteur;
 use hisa_conformance::check::CHECKS;
 use hisa_conformance::effort::Effort;
+use hisa_conformance::expect::{self, Expectation};
 use hisa_conformance::generate::ragged::random_case;
 use hisa_conformance::op::Op;
 use hisa_conformance::runner::{
@@ -196,6 +197,38 @@ fn a_panic_costs_no_worker() {
         .collect();
     assert_eq!(checks, [runs_check(saboteur::OP)]);
     assert!(report.summary.findings[0].detail.got.contains("sabotage"));
+}
+
+#[test]
+fn a_known_crash_is_a_known_finding() {
+    let row = |check: &str| Expectation {
+        backend: "saboteur:abort".to_owned(),
+        check: check.to_owned(),
+        flag: None,
+        reason: "it aborts".to_owned(),
+        link: "https://example.org/1".to_owned(),
+    };
+    let plan = Plan {
+        expectations: vec![row("token_topk.runs"), row("token_topk.shape")],
+        ..random("saboteur:abort", 50)
+    };
+    let summary = run(&plan).summary;
+    let struck = struck(&plan).len() as u64;
+    assert_eq!(
+        (summary.findings_total, summary.expected_total),
+        (struck, struck)
+    );
+    assert_eq!(
+        summary.expected.get(&plan.expectations[0].key()),
+        Some(&struck)
+    );
+    let unmet = expect::unmet(&plan.expectations, &plan.backend, &summary);
+    assert_eq!(unmet, [&plan.expectations[1]]);
+    let flags = |finding: &Finding| !finding.flags.is_empty();
+    assert!(
+        summary.findings.iter().all(flags),
+        "why the case is interesting"
+    );
 }
 
 #[test]

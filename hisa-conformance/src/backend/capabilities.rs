@@ -47,7 +47,7 @@ impl Capabilities {
     /// The arithmetic it declares, in words.
     #[must_use]
     pub fn arithmetic(&self) -> String {
-        "exact".to_owned()
+        self.numerics.to_string()
     }
 
     /// Whether scores are the real results, rounded once.

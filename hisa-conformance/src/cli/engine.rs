@@ -15,6 +15,7 @@ use crate::selftest;
 use crate::summary::Finding;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -106,14 +107,14 @@ fn jobs(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("a whole number from 1 to {JOBS_MAX}"))
 }
 
-/// A positive number of seconds, up to a year.
+/// A number of seconds, from a millisecond to a year.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     const YEAR: f64 = 365.0 * 86_400.0;
     let number = text.parse().ok();
-    let number = number.filter(|&number: &f64| number > 0.0 && number <= YEAR);
+    let number = number.filter(|number: &f64| (0.001..=YEAR).contains(number));
     number
         .and_then(|number| Duration::try_from_secs_f64(number).ok())
-        .ok_or_else(|| "a number above 0".to_owned())
+        .ok_or_else(|| format!("a number from 0.001 to {YEAR}"))
 }
 
 impl ReportArgs {
@@ -127,10 +128,11 @@ impl ReportArgs {
         finisher
     }
 
-    /// Writes the report in every form asked for, and prints it as text.
+    /// Writes the report in every form asked for, and prints it as text. A form that cannot be
+    /// written keeps no other from being written.
     ///
     /// # Errors
-    /// [`CliError::Report`] and [`CliError::Stdout`].
+    /// The first [`CliError::Report`], and [`CliError::Stdout`].
     pub fn write(&self, report: &report::Report, options: &TextOptions) -> Result<(), CliError> {
         type Writer = fn(&report::Report, &Path) -> Result<(), report::ReportError>;
         let forms: [(&Option<PathBuf>, Writer); 3] = [
@@ -138,18 +140,17 @@ impl ReportArgs {
             (&self.junit, report::junit::write),
             (&self.html, report::html::write),
         ];
-        let mut silent = false;
+        let (mut silent, mut written) = (false, Ok(()));
         for (path, write) in forms {
             if let Some(path) = path {
-                write(report, path)?;
                 silent |= path.as_os_str() == "-";
+                written = written.and(write(report, path).map_err(CliError::from));
             }
         }
-        if silent {
-            Ok(())
-        } else {
-            print(text::render(report, options).trim_end())
+        if !silent {
+            print(text::render(report, options).trim_end())?;
         }
+        written
     }
 }
 
@@ -177,6 +178,8 @@ impl EngineArgs {
 struct Screen {
     bar: ProgressBar,
     finisher: Finisher,
+    /// Checks with a finding that was saved on its arrival.
+    saved: BTreeSet<usize>,
 }
 
 impl Observer for Screen {
@@ -188,6 +191,13 @@ impl Observer for Screen {
         self.bar.suspend(|| note(text));
     }
 
+    fn on_arrival(&mut self, finding: &mut Finding) {
+        let is_first = finding.expected.is_none() && self.saved.insert(finding.check);
+        if is_first && let Err(trouble) = self.finisher.arrive(finding) {
+            self.note(&format!("an input could not be saved: {trouble}"));
+        }
+    }
+
     fn on_finding(&mut self, finding: &mut Finding, judge: &mut Judge) -> Result<(), RunError> {
         self.bar
             .set_message(format!("shrinking {}", CHECKS[finding.check].id()));
@@ -197,6 +207,10 @@ impl Observer for Screen {
         Ok(())
     }
 }
+
+/// How long a worker of the self-test may be silent: all mutants that one case catches are shrunk
+/// before the next case begins.
+const SELF_TEST_LIMIT: Duration = Duration::from_secs(600);
 
 /// What a run is called in its report.
 pub(super) struct Title {
@@ -223,19 +237,29 @@ pub(super) fn carry_out(
     let mut screen = Screen {
         bar: bar(title.extent),
         finisher: args.finisher(),
+        saved: BTreeSet::new(),
     };
     let outcome = runner::run(plan, &mut screen)?;
     screen.bar.finish_and_clear();
-    let launcher = Launcher::new(plan.program.as_deref(), plan.time_limit)?;
+    // The time limit is the backend's; here the faults are, and a shrink is part of a case.
+    let launcher = Launcher::new(plan.program.as_deref(), SELF_TEST_LIMIT)?;
     let self_test = title
         .self_test
         .then(|| selftest::run(&launcher, plan.workers()));
-    let self_test = self_test.transpose()?;
+    // What the run found is reported even where the checks cannot be put on trial.
+    let (self_test, trouble) = match self_test.transpose() {
+        Ok(self_test) => (self_test, None),
+        Err(error) => (
+            None,
+            Some(format!("the self-test did not come to an end: {error}")),
+        ),
+    };
     let run = RunInfo {
         elapsed: begun.elapsed().as_secs_f64(),
         ..info(plan, title, &outcome)
     };
-    let complaints = complaints(plan, &outcome);
+    let mut complaints = complaints(plan, &outcome);
+    complaints.extend(trouble);
     let mut report = report::Report::new(run, &plan.ops, outcome.summary, complaints, self_test);
     report.portrait = screen.finisher.portrait;
     let mut options = TextOptions::for_stdout(FINDINGS_MAX);

@@ -2,6 +2,8 @@
 
 use super::{CliError, Outcome, print};
 use crate::backend;
+use crate::backend::mutant::MUTANTS;
+use crate::backend::simulated::Simulated;
 use crate::check::CHECKS;
 use crate::flags::Flag;
 use crate::generate;
@@ -61,9 +63,21 @@ impl Names {
     pub fn rows(self) -> Vec<(String, String)> {
         let row = |name: &str, about: &str| (name.to_owned(), about.to_owned());
         match self {
-            Self::Backends => backend::NAMES
-                .map(|(name, about)| row(name, about))
-                .to_vec(),
+            Self::Backends => {
+                let fixed = backend::NAMES.map(|(name, about)| row(name, about));
+                let mutants = MUTANTS.iter();
+                let mutants = mutants.map(|one| row(&format!("mutant:{}", one.name), one.about));
+                let simulated = Simulated::names();
+                let arithmetic = |name: &String| {
+                    let made = backend::by_name(name)?;
+                    Some(row(
+                        name,
+                        &format!("Arithmetic {}.", made.capabilities().arithmetic()),
+                    ))
+                };
+                let simulated = simulated.iter().filter_map(arithmetic);
+                fixed.into_iter().chain(simulated).chain(mutants).collect()
+            }
             Self::Generators => {
                 let made = generate::NAMES.map(|name| generate::by_name(name, 0, 0));
                 let made = made.iter().flatten();

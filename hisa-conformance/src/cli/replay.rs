@@ -7,7 +7,7 @@ use crate::effort::FINDINGS_MAX;
 use crate::report::text::{self, TextOptions};
 use crate::report::{Report, RunInfo};
 use crate::runner::{Judge, Launcher, RunError};
-use crate::subject::{Subject, SubjectError};
+use crate::subject::Subject;
 use crate::worker::Config;
 use clap::Args;
 use std::time::Instant;
@@ -36,7 +36,7 @@ pub struct ReplayArgs {
 /// and [`CliError::Stdout`] where nothing can be written.
 pub fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
     let (begun, trial) = (Instant::now(), &args.trial);
-    let subject: Subject = args.case.parse().map_err(|error: SubjectError| error)?;
+    let subject: Subject = args.case.parse()?;
     let ops = trial.mode.ops(&trial.stage);
     if ops.is_empty() {
         return Err(RunError::NoOps.into());

@@ -4,7 +4,7 @@ use super::RunError;
 use super::child::{Child, Loss};
 use crate::check::{CHECKS, Detail, Group};
 use crate::op::Op;
-use crate::summary::{Source, Summary};
+use crate::summary::{Source, Summary, Tally};
 use crate::worker::judge::finding;
 use crate::worker::protocol::{Reply, Request};
 use std::time::{Duration, Instant};
@@ -100,9 +100,14 @@ pub(super) fn add_charge(
     detail: Detail,
 ) {
     let check = runs_check(op);
-    let tally = &mut summary.tallies[check];
-    tally.passed = 0;
-    tally.failed = 1;
-    summary.findings_total += 1;
-    summary.findings.push(finding(check, source, case, detail));
+    let failed_already = summary.tallies[check].failed > 0;
+    summary.tallies[check] = Tally {
+        failed: 1,
+        expected: summary.tallies[check].expected,
+        ..Tally::default()
+    };
+    if !failed_already {
+        summary.findings_total += 1;
+        summary.findings.push(finding(check, source, case, detail));
+    }
 }

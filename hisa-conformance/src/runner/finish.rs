@@ -5,11 +5,12 @@ use crate::check::{CHECKS, Detail};
 use crate::dump::DumpError;
 use crate::problem::Problem;
 use crate::report::Portrait;
-use crate::save::{Origin, save};
+use crate::save::{Origin, save, store};
 use crate::shrink::{Budget, shrink};
 use crate::subject::Subject;
 use crate::summary::{Finding, Shrunk};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct Finisher {
     pub budget: Option<Budget>,
     /// Pictures of the first finding, as it was found.
     pub portrait: Option<Portrait>,
+    /// Files this finisher made, and so may remove.
+    made: BTreeSet<PathBuf>,
 }
 
 /// What the shrink of one of up to twenty findings may cost.
@@ -38,6 +41,19 @@ impl Finisher {
             folder,
             budget: Some(BUDGET),
             portrait: None,
+            made: BTreeSet::new(),
+        }
+    }
+
+    /// Saves the input of a finding that has just come in and may wait for hours until it is
+    /// finished. A known finding is not saved.
+    ///
+    /// # Errors
+    /// That the input cannot be saved.
+    pub fn arrive(&mut self, finding: &mut Finding) -> Result<(), DumpError> {
+        match finding.case.parse::<Subject>() {
+            Ok(subject) if finding.expected.is_none() => self.save(finding, &subject),
+            _ => Ok(()),
         }
     }
 
@@ -68,8 +84,12 @@ impl Finisher {
             let before = finding.saved.take();
             match self.save(finding, &smallest) {
                 Ok(()) if before != finding.saved => {
-                    // The smaller file says all that the larger one did.
-                    let _ = before.map(std::fs::remove_file);
+                    // The smaller file says all that the larger one did. One that was there
+                    // before is not ours to remove.
+                    let before = before.map(PathBuf::from);
+                    if let Some(before) = before.filter(|path| self.made.remove(path)) {
+                        let _ = std::fs::remove_file(before);
+                    }
                 }
                 Ok(()) => {}
                 Err(error) => {
@@ -87,7 +107,7 @@ impl Finisher {
         Ok(trouble)
     }
 
-    fn save(&self, finding: &mut Finding, subject: &Subject) -> Result<(), DumpError> {
+    fn save(&mut self, finding: &mut Finding, subject: &Subject) -> Result<(), DumpError> {
         let (Some(folder), Ok(problem)) = (&self.folder, subject.problem()) else {
             return Ok(());
         };
@@ -99,7 +119,10 @@ impl Finisher {
                 Subject::File(_) => None,
             },
         };
-        let path = save(&problem, &origin, folder)?;
+        let (path, is_new) = store(&problem, &origin, folder)?;
+        if is_new {
+            self.made.insert(path.clone());
+        }
         finding.saved = Some(path.display().to_string());
         Ok(())
     }

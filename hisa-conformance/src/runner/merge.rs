@@ -49,24 +49,32 @@ impl<'a> Merger<'a> {
         }
         while let Some(pieces) = self.early.remove(&self.next) {
             self.next += 1;
-            pieces.into_iter().for_each(|piece| self.merge(piece));
+            for piece in pieces {
+                self.merge(piece, observer);
+            }
         }
         self.stopped.is_some() || self.failed.is_some()
     }
 
-    fn merge(&mut self, piece: Piece) {
+    fn merge(&mut self, piece: Piece, observer: &mut dyn Observer) {
         if self.stopped.is_some() {
             return;
         }
         self.charged += u64::from(piece.charged);
+        let known = self.summary.findings.len();
         self.summary.merge(piece.summary, self.plan.findings_max);
+        let arrived = &mut self.summary.findings[known..];
+        arrived
+            .iter_mut()
+            .for_each(|finding| observer.on_arrival(finding));
         if self.charged >= CRASHES_MAX {
             let why = format!("{CRASHES_MAX} cases crashed or hung");
             self.stopped = Some(why);
         }
     }
 
-    pub(super) fn finish(self, promised: u64) -> Result<RunOutcome, RunError> {
+    pub(super) fn finish(mut self, promised: u64) -> Result<RunOutcome, RunError> {
+        self.summary.choose(self.plan.findings_max);
         match self.failed {
             Some(error) => Err(error),
             None => Ok(RunOutcome {

@@ -24,7 +24,7 @@ pub use child::{Child, Launcher, Loss, START_LIMIT};
 pub use error::RunError;
 pub use finish::{BUDGET, Finisher};
 pub use judge::Judge;
-pub use plan::{ENDLESS, JOBS_MAX, Mode, Plan, Shard, Suite, TIME_LIMIT};
+pub use plan::{ENDLESS, JOBS_MAX, Mode, Plan, SHARDS_MAX, Shard, Suite, TIME_LIMIT};
 pub use supervisor::CRASHES_MAX;
 
 use crate::op::Op;
@@ -51,6 +51,12 @@ pub trait Observer {
     /// Something a person should know and no finding says.
     fn note(&mut self, text: &str) {
         let _ = text;
+    }
+
+    /// A finding, as soon as all cases before its own are done. A run that is interrupted comes
+    /// no further.
+    fn on_arrival(&mut self, finding: &mut Finding) {
+        let _ = finding;
     }
 
     /// A finding, before anybody sees it. This is where its input is saved and shrunk, and where
@@ -185,6 +191,7 @@ pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
         let part = worker.batch(&batch, &mut |_| {}).map_err(refused)?;
         summary.merge(part, plan.findings_max);
     }
+    summary.choose(plan.findings_max);
     Ok(RunOutcome {
         summary,
         ops: plan.ops.clone(),

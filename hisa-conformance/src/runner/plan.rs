@@ -12,6 +12,8 @@ use std::time::Duration;
 pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Cases of a run without an end: years of work, and far from overflow.
 pub const ENDLESS: u64 = 1 << 40;
+/// Most shards: a position times this stays far from overflow.
+pub const SHARDS_MAX: u64 = 1 << 16;
 /// Most worker processes.
 pub const JOBS_MAX: usize = 1024;
 
@@ -64,9 +66,10 @@ impl std::str::FromStr for Shard {
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = text.split_once('/').and_then(|(index, of)| {
             let (index, of) = (index.parse().ok()?, of.parse().ok()?);
-            (index < of).then_some(Self { index, of })
+            (index < of && of <= SHARDS_MAX).then_some(Self { index, of })
         });
-        parts.ok_or_else(|| "a shard is i/n, with i from 0 and below n".to_owned())
+        let wanted = format!("a shard is i/n, with i from 0 and below n, n up to {SHARDS_MAX}");
+        parts.ok_or(wanted)
     }
 }
 
@@ -259,7 +262,7 @@ mod tests {
     #[test]
     fn shards_are_read_as_they_are_written() {
         assert_eq!("2/5".parse(), Ok(Shard { index: 2, of: 5 }));
-        for bad in ["", "1", "2/2", "-1/2", "0/0", "1/x"] {
+        for bad in ["", "1", "2/2", "-1/2", "0/0", "1/x", "0/65537"] {
             assert!(bad.parse::<Shard>().is_err(), "{bad}");
         }
     }

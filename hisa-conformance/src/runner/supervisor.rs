@@ -4,10 +4,12 @@ use super::RunError;
 use super::attempt::{Lost, add_charge, attempt, charge, charged};
 use super::child::{Child, Launcher, Loss};
 use super::journal::Journal;
+use crate::flags::Flags;
 use crate::op::Op;
+use crate::problem::Problem;
 use crate::summary::{Source, Summary};
 use crate::worker::protocol::{Batch, Config, Request};
-use crate::worker::{Generators, WorkerError};
+use crate::worker::{Generators, WorkerError, flags_of, judge};
 
 /// Charged cases after which a run stops: a backend that dies everywhere proves nothing more.
 pub const CRASHES_MAX: u64 = 20;
@@ -129,7 +131,7 @@ impl<'a> Supervisor<'a> {
         let request = Request::Batch(case.clone());
         let again = attempt(&mut child, &request, self.launcher.time_limit);
         drop(child);
-        let piece = match again {
+        let mut piece = match again {
             Err(Lost { loss, op, .. }) => {
                 answer.deaths += 1;
                 let cause = op.is_none().then_some("no job of the backend was running");
@@ -155,7 +157,26 @@ impl<'a> Supervisor<'a> {
                 Piece { summary, charged }
             }
         };
+        if piece.charged {
+            self.recognise(case, &mut piece.summary)?;
+        }
         answer.pieces.push(piece);
+        Ok(())
+    }
+
+    /// Tells whether the charge, the last finding of the only case of a batch, is a known one.
+    fn recognise(&mut self, case: &Batch, summary: &mut Summary) -> Result<(), RunError> {
+        let generator = self.generators.of(case).map_err(refused)?;
+        let flags = generator.case(case.first).and_then(|generated| {
+            let problem = Problem::new(&generated.case).ok()?;
+            Some(flags_of(&generated.case, &problem).union(generated.flags))
+        });
+        if let Some(mut found) = summary.findings.pop_if(|found| found.expected.is_none()) {
+            let config = self.config;
+            let known = (config.backend.as_str(), config.expectations.as_slice());
+            judge::recognise(&mut found, flags.unwrap_or(Flags::NONE), known, summary);
+            summary.findings.push(found);
+        }
         Ok(())
     }
 

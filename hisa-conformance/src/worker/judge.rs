@@ -129,17 +129,32 @@ fn fail(
         exhibit.case.to_owned(),
         detail,
     );
-    found.flags = flags.iter().map(|flag| flag.name().to_owned()).collect();
     summary.tallies[check].failed += 1;
     summary.findings_total += 1;
-    let mut rows = terms.expectations.iter();
-    if let Some(row) = rows.find(|row| row.covers(backend, check, flags)) {
-        found.expected = Some(format!("{} ({})", row.reason, row.link));
-        summary.tallies[check].expected += 1;
-        summary.expected_total += 1;
+    recognise(&mut found, flags, (backend, &terms.expectations), summary);
+    summary.findings.push(found);
+}
+
+/// Tells whether a finding is a known one, and counts it for every expectation that it meets.
+pub(crate) fn recognise(
+    found: &mut Finding,
+    flags: Flags,
+    (backend, expectations): (&str, &[Expectation]),
+    summary: &mut Summary,
+) {
+    let check = found.check;
+    found.flags = flags.iter().map(|flag| flag.name().to_owned()).collect();
+    let met = expectations
+        .iter()
+        .filter(|row| row.covers(backend, check, flags));
+    for row in met {
+        if found.expected.is_none() {
+            found.expected = Some(format!("{} ({})", row.reason, row.link));
+            summary.tallies[check].expected += 1;
+            summary.expected_total += 1;
+        }
         *summary.expected.entry(row.key()).or_default() += 1;
     }
-    summary.findings.push(found);
 }
 
 /// A finding as a check makes it, before anything is known but the check's words.

@@ -254,7 +254,8 @@ fn subject(request: &Request) -> Result<(Option<Case>, Problem), WorkerError> {
     }
 }
 
-fn flags_of(case: &Case, problem: &Problem) -> Flags {
+/// Why a case is interesting, as far as its arrays tell.
+pub(crate) fn flags_of(case: &Case, problem: &Problem) -> Flags {
     let of_x = problem.x.as_ref().map_or(Flags::NONE, flags::flags_of_x);
     flags::flags(case, &problem.inputs).union(of_x)
 }

@@ -27,7 +27,7 @@ pub struct Config {
     /// Known deviations.
     #[serde(default)]
     pub expectations: Vec<Expectation>,
-    /// Most findings kept of a request; all are counted.
+    /// Most findings kept of a check in a request; all are counted.
     pub findings_max: usize,
     /// Whether the worker says which job it is about to run.
     pub announce: bool,
