@@ -50,7 +50,5 @@ impl Effort {
 
 /// Seed of a run that names none.
 pub const DEFAULT_SEED: u64 = 0x4849_5341;
-/// Findings of one check kept with their details: a second one shows what they have in common.
-pub const FINDINGS_PER_CHECK: usize = 2;
 /// Findings kept with their details; all are counted.
 pub const FINDINGS_MAX: usize = 20;

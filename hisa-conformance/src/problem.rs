@@ -1,7 +1,6 @@
 //! What a backend is asked about: arrays by value, from an address or from a file.
 
 use crate::case::{Case, CaseError, Inputs, Tensors, WindowSpec};
-use crate::dump::InputDump;
 use crate::op::Op;
 use hisa_ref::stages::quantize::{QuantizeOptions, ScaleFormat};
 use hisa_ref::{Overflow, Strictness, Windows};
@@ -44,30 +43,6 @@ impl Problem {
             quantize: quantize_options(case.seed),
             pieces: vec![first, n, first / 2, n],
         })
-    }
-
-    /// The input a user's file holds. Its windows are given row by row, `quantize` makes f32
-    /// scales and saturates, and `append` gets the keys in two pieces.
-    #[must_use]
-    pub fn from_dump(dump: &InputDump) -> Self {
-        let n = dump.k().nrows();
-        Self {
-            inputs: Inputs {
-                params: dump.params().hisa,
-                windows: dump.windows().clone(),
-                tensors: Tensors {
-                    q: dump.q().to_owned(),
-                    k: dump.k().to_owned(),
-                    k_scale: dump.k_scale().to_owned(),
-                    weights: dump.weights().to_owned(),
-                },
-                strictness: dump.params().strictness,
-            },
-            x: dump.x().map(|x| x.to_owned()),
-            spec: None,
-            quantize: quantize_options(0),
-            pieces: vec![n / 2, n],
-        }
     }
 
     /// A copy for a related run of an indexer or of a stage after `quantize`: without `x`, which

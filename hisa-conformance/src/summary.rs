@@ -1,7 +1,6 @@
 //! What a run came to: counts, findings and skips, in a form that merges and travels.
 
 use crate::check::{CHECKS, Detail};
-use crate::effort::FINDINGS_PER_CHECK;
 use crate::measure::Measures;
 use crate::op::Op;
 use serde::{Deserialize, Serialize};
@@ -154,21 +153,20 @@ impl Summary {
         said
     }
 
-    /// Keeps the first [`FINDINGS_PER_CHECK`] findings of every check and the first known one, so
-    /// that neither a check that fails everywhere nor a known failure hides another one; of no
-    /// check more than `findings_max`.
+    /// Keeps the first `findings_max` findings of every check, known ones counted apart, so that
+    /// neither a check that fails everywhere nor a known failure hides another one.
     pub fn keep(&mut self, findings_max: usize) {
         let mut ranks = BTreeMap::<(usize, bool), usize>::new();
         self.findings.retain(|finding| {
             let class = (finding.check, finding.expected.is_some());
             let rank = ranks.entry(class).or_default();
             *rank += 1;
-            *rank <= findings_max.min(if class.1 { 1 } else { FINDINGS_PER_CHECK })
+            *rank <= findings_max
         });
     }
 
     /// Chooses the findings that a person sees, at most `findings_max`: the first of every check
-    /// before the second of any, known ones last.
+    /// before the second of any, then the first known one of every check.
     pub fn choose(&mut self, findings_max: usize) {
         let mut ranks = BTreeMap::<(usize, bool), usize>::new();
         let rank = |finding: Finding| {
@@ -178,6 +176,7 @@ impl Summary {
             (known, *rank, finding)
         };
         let mut ranked: Vec<_> = self.findings.drain(..).map(rank).enumerate().collect();
+        ranked.retain(|&(_, (known, rank, _))| !known || rank == 1);
         ranked.sort_by_key(|&(_, (known, rank, _))| (known, rank));
         ranked.truncate(findings_max);
         ranked.sort_by_key(|&(at, (known, ..))| (known, at));

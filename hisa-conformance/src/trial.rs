@@ -200,7 +200,7 @@ impl<'a> Trial<'a> {
 }
 
 /// What a panic said.
-fn message(payload: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().cloned();
     let text = text.or_else(|| payload.downcast_ref::<&str>().map(|&text| text.to_owned()));
     text.unwrap_or_else(|| "without a message".to_owned())

@@ -1,7 +1,7 @@
 //! One request to one worker: its answer, or where it was when it was lost.
 
 use super::RunError;
-use super::child::{Child, Loss};
+use super::child::{Child, Loss, START_LIMIT};
 use crate::check::{CHECKS, Detail, Group};
 use crate::op::Op;
 use crate::summary::{Source, Summary, Tally};
@@ -35,7 +35,8 @@ pub(super) fn attempt(
     })
 }
 
-/// Has `child` answer `request`; every case has `limit`.
+/// Has `child` answer `request`; every case has `limit`. Where the child says when jobs begin and
+/// end, every job has it instead, and what the engine itself does has [`START_LIMIT`].
 pub(super) fn answer(
     child: &mut Child,
     request: &Request,
@@ -43,20 +44,28 @@ pub(super) fn answer(
 ) -> Result<Result<Reply, RunError>, Lost> {
     child.ask(request);
     let (mut at, mut op) = (None, None);
-    let mut begun = Instant::now();
+    let own = if child.announces { START_LIMIT } else { limit };
+    let (mut begun, mut allowed) = (Instant::now(), own);
     loop {
-        let left = limit.saturating_sub(begun.elapsed());
+        let left = allowed.saturating_sub(begun.elapsed());
         match child.next(left) {
             Ok(Reply::Start(position)) => {
                 (at, op) = (Some(position), None);
-                begun = Instant::now();
+                (begun, allowed) = (Instant::now(), own);
             }
-            Ok(Reply::Op(name)) => op = Op::from_name(&name),
+            Ok(Reply::Op(name)) => {
+                op = Op::from_name(&name);
+                (begun, allowed) = (Instant::now(), limit);
+            }
+            Ok(Reply::Idle) => {
+                op = None;
+                (begun, allowed) = (Instant::now(), own);
+            }
             Ok(Reply::Refused(why)) => return Ok(Err(RunError::Refused { why })),
             Ok(Reply::Ready) => {}
             Ok(last) => return Ok(Ok(last)),
             Err(Loss::Hung(_)) => {
-                let loss = Loss::Hung(limit);
+                let loss = Loss::Hung(allowed);
                 return Err(Lost { loss, at, op });
             }
             Err(loss) => return Err(Lost { loss, at, op }),

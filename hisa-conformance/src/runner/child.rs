@@ -65,6 +65,7 @@ impl Launcher {
             process,
             stdin: Some(stdin),
             replies: listen(stdout),
+            announces: config.announce,
         };
         // A worker that is gone already shows in the missing reply.
         let _ = child.tell(config);
@@ -125,6 +126,8 @@ pub struct Child {
     process: std::process::Child,
     stdin: Option<ChildStdin>,
     replies: Receiver<Reply>,
+    /// Whether it says when a job of the backend begins and ends.
+    pub(super) announces: bool,
 }
 
 impl Child {

@@ -33,6 +33,11 @@ pub const BUDGET: Budget = Budget {
     time: Duration::from_secs(10),
 };
 
+/// How a finding begins whose case has no end.
+const HANG: &str = "no end";
+/// Time limit up to which a case that hangs is shrunk.
+const HANG_LIMIT: Duration = Duration::from_secs(2);
+
 impl Finisher {
     /// Saves into `folder`, shrinks within [`BUDGET`].
     #[must_use]
@@ -74,6 +79,9 @@ impl Finisher {
             return Ok(None);
         };
         let mut trouble = self.save(finding, &subject).err();
+        if finding.detail.got.starts_with(HANG) && judge.time_limit() > HANG_LIMIT {
+            return Ok(trouble); // every further run would take the whole limit
+        }
         judge.set_ops(&[CHECKS[finding.check].op]);
         if self.portrait.is_none() {
             // The case as it was found shows more than the smallest one.

@@ -52,6 +52,12 @@ impl Judge {
         }
     }
 
+    /// How long a job may take.
+    #[must_use]
+    pub const fn time_limit(&self) -> std::time::Duration {
+        self.launcher.time_limit
+    }
+
     /// Whether these are the jobs it judges; otherwise it judges them from now on, in a new
     /// worker.
     pub fn set_ops(&mut self, ops: &[Op]) {

@@ -75,13 +75,15 @@ impl<'a> Merger<'a> {
 
     pub(super) fn finish(mut self, promised: u64) -> Result<RunOutcome, RunError> {
         self.summary.choose(self.plan.findings_max);
+        // What was judged before an error is worth a report.
+        let judged = self.summary.total_cases() > 0;
         match self.failed {
-            Some(error) => Err(error),
-            None => Ok(RunOutcome {
+            Some(error) if !judged => Err(error),
+            failed => Ok(RunOutcome {
                 summary: self.summary,
                 ops: self.plan.ops.clone(),
                 promised,
-                stopped: self.stopped,
+                stopped: failed.map(|error| error.to_string()).or(self.stopped),
                 deaths: self.deaths,
             }),
         }

@@ -3,13 +3,13 @@
 use crate::backend::{Backend, Capabilities, Failure, Job, Outputs};
 use crate::op::Op;
 
-/// `inner`, with `tell` called before every job.
+/// `inner`, with `tell` called before every job, and with nothing after it.
 pub(super) struct Announcing<F> {
     pub(super) inner: Box<dyn Backend>,
     pub(super) tell: F,
 }
 
-impl<F: FnMut(Op) + Send> Backend for Announcing<F> {
+impl<F: FnMut(Option<Op>) + Send> Backend for Announcing<F> {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -19,7 +19,9 @@ impl<F: FnMut(Op) + Send> Backend for Announcing<F> {
     }
 
     fn run(&mut self, job: &mut Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
-        (self.tell)(job.op);
-        self.inner.run(job, out)
+        (self.tell)(Some(job.op));
+        let result = self.inner.run(job, out);
+        (self.tell)(None);
+        result
     }
 }

@@ -21,6 +21,7 @@ use crate::problem::Problem;
 use crate::selftest;
 use crate::summary::{Source, Summary};
 use judge::{Exhibit, Terms};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use thiserror::Error;
 
 /// Why a worker cannot do what it is asked.
@@ -54,6 +55,14 @@ pub enum WorkerError {
     /// The file is not one.
     #[error(transparent)]
     File(#[from] DumpError),
+    /// A check or the basis panicked: a fault of this program, not of the backend.
+    #[error("{case}: the engine itself failed: {text}")]
+    Engine {
+        /// The case.
+        case: String,
+        /// What the panic said.
+        text: String,
+    },
     /// The request is about many cases where one is wanted.
     #[error("one case or file is wanted")]
     NoSubject,
@@ -165,7 +174,7 @@ impl Worker {
                 flags: &|| flags_of(case, &problem).union(generated.flags),
             };
             let (backend, basis) = (self.backend.as_mut(), self.basis.as_mut());
-            judge::judge(&exhibit, backend, basis, &self.terms, &mut summary);
+            guarded(&exhibit, backend, basis, &self.terms, &mut summary)?;
             summary.keep(self.findings_max);
         }
         Ok(summary)
@@ -199,7 +208,7 @@ impl Worker {
         };
         let mut summary = Summary::default();
         let (backend, basis) = (self.backend.as_mut(), self.basis.as_mut());
-        judge::judge(&exhibit, backend, basis, &self.terms, &mut summary);
+        guarded(&exhibit, backend, basis, &self.terms, &mut summary)?;
         summary.keep(self.findings_max);
         Ok(summary)
     }
@@ -238,6 +247,21 @@ impl Worker {
             }
         }
     }
+}
+
+/// Judges; a panic outside the backend is an error of this program and says so.
+fn guarded(
+    exhibit: &Exhibit<'_>,
+    backend: &mut dyn Backend,
+    basis: &mut dyn Backend,
+    terms: &Terms,
+    summary: &mut Summary,
+) -> Result<(), WorkerError> {
+    let judged = AssertUnwindSafe(|| judge::judge(exhibit, backend, basis, terms, summary));
+    catch_unwind(judged).map_err(|payload| WorkerError::Engine {
+        case: exhibit.case.to_owned(),
+        text: crate::trial::message(payload.as_ref()),
+    })
 }
 
 /// The case, where it has an address, and its arrays.

@@ -120,6 +120,8 @@ pub enum Reply {
     Start(u64),
     /// The backend is about to run this job.
     Op(String),
+    /// The job has come to an end, and the rest is the engine's own work.
+    Idle,
     /// The request is answered.
     Done(Box<Summary>),
     /// What there is to say about a failure.

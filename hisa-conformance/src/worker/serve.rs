@@ -53,8 +53,9 @@ where
     let config: Config = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let worker = if config.announce {
         let mut out = out.clone();
-        let tell = move |op: Op| {
-            let _ = reply(&mut out, &Reply::Op(op.name().to_owned()));
+        let tell = move |op: Option<Op>| {
+            let said = op.map_or(Reply::Idle, |op| Reply::Op(op.name().to_owned()));
+            let _ = reply(&mut out, &said);
         };
         Worker::with(&config, |inner| Box::new(Announcing { inner, tell }))
     } else {
