@@ -18,8 +18,8 @@ pub struct Problem {
     pub spec: Option<WindowSpec>,
     /// How `quantize` is run.
     pub quantize: QuantizeOptions,
-    /// Keys present after each piece of `append`, ascending, the last one N; a piece below the
-    /// one before it rolls the cache back first.
+    /// Keys present after each piece of `append`, the last one N; a piece below the one before it
+    /// rolls the cache back first. What the pieces hold is for [`steps`] to say.
     pub pieces: Vec<usize>,
 }
 
@@ -29,8 +29,6 @@ impl Problem {
     /// # Errors
     /// As [`Case::inputs`].
     pub fn new(case: &Case) -> Result<Self, CaseError> {
-        let n = case.n;
-        let first = case.seed as usize % (n + 1);
         Ok(Self {
             inputs: case.inputs()?,
             x: Some(case.x()?),
@@ -41,7 +39,7 @@ impl Problem {
                 .is_some()
                 .then(|| case.windows.clone()),
             quantize: quantize_options(case.seed),
-            pieces: vec![first, n, first / 2, n],
+            pieces: pieces(case.seed, case.n),
         })
     }
 
@@ -155,6 +153,47 @@ impl Problem {
     }
 }
 
+/// Two long pieces and a roll-back between them, or single keys after a long piece and two
+/// roll-backs in a row, as in decoding with drafts that are turned down.
+fn pieces(seed: u64, n: usize) -> Vec<usize> {
+    let first = seed as usize % (n + 1);
+    let (half, quarter) = (first / 2, first / 4);
+    let ends = if seed & 4 == 0 {
+        vec![first, n, half, n]
+    } else {
+        let (two, three) = (first + 2, first + 3);
+        vec![first, first + 1, two, three, half, half + 1, quarter, n]
+    };
+    ends.into_iter().map(|end| end.min(n)).collect()
+}
+
+/// What a piece of `append` does: roll back to `from` keys, then append keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Keys held before it.
+    pub from: usize,
+    /// The keys it appends, by their number among all N.
+    pub keys: Vec<usize>,
+}
+
+/// The pieces of `append`, ending at `pieces`. A place that a later roll-back gives up holds
+/// another key until then, the one as far from the end as the place is from the start: what is
+/// kept of it shows.
+#[must_use]
+pub fn steps(pieces: &[usize], n: usize) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut held = 0;
+    for (at, &end) in pieces.iter().enumerate() {
+        let kept = pieces[at..].iter().copied().min().unwrap_or(end);
+        let from = held.min(end);
+        let key = |place| if place < kept { place } else { n - 1 - place };
+        let keys = (from..end.min(n)).map(key).collect();
+        steps.push(Step { from, keys });
+        held = end;
+    }
+    steps
+}
+
 /// One combination of scale format and overflow per case, by its seed, so that all come up.
 fn quantize_options(seed: u64) -> QuantizeOptions {
     QuantizeOptions {
@@ -169,5 +208,24 @@ fn quantize_options(seed: u64) -> QuantizeOptions {
             Overflow::NonSaturating
         },
         strictness: Strictness::Permissive,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_that_are_given_up_hold_other_keys_first() {
+        let step = |from, keys: &[usize]| Step {
+            from,
+            keys: keys.to_vec(),
+        };
+        let told = steps(&[3, 6, 1, 6], 6);
+        let (first, second) = (step(0, &[0, 4, 3]), step(3, &[2, 1, 0]));
+        let (third, last) = (step(1, &[]), step(1, &[1, 2, 3, 4, 5]));
+        assert_eq!(told, [first, second, third, last]);
+        assert_eq!(steps(&[2, 4], 4), [step(0, &[0, 1]), step(2, &[2, 3])]);
+        assert_eq!(steps(&[0], 0), [step(0, &[])]);
     }
 }

@@ -1,6 +1,6 @@
 //! The true results of a problem, against which a backend is judged.
 
-use crate::backend::{Backend, Buffers, Failure, Fill, Job, Outputs, inputs, unspecify};
+use crate::backend::{Backend, Buffers, Failure, Fill, Job, Outputs, inputs, mix_zeros, unspecify};
 use crate::op::Op;
 use crate::problem::Problem;
 use hisa_ref::Stage;
@@ -18,6 +18,12 @@ pub struct Truth {
     /// The caller's tensors, as jobs hold them.
     inputs: Buffers,
 }
+
+/// Scores that the next stage ranks, and the stage that writes them.
+const RANKED: [(Stage, &str); 2] = [
+    (Stage::BlockMask, "block_mask"),
+    (Stage::TokenScores, "token_scores"),
+];
 
 impl Truth {
     /// Runs `basis` on everything.
@@ -49,6 +55,11 @@ impl Truth {
             {
                 unspecify(scores, problem);
             }
+            for (stage, name) in RANKED {
+                if let (true, Some(scores)) = (op == Op::Stage(stage), chain.f32_mut(name)) {
+                    mix_zeros(scores);
+                }
+            }
             results[op.index()] = result;
         }
         Self {
@@ -67,7 +78,8 @@ impl Truth {
     }
 
     /// True outputs of all stages by name: what isolated runs are fed with. Block scores outside
-    /// the block window, which SPEC 3.2 leaves open, are NaN and `+inf` here.
+    /// the block window, which SPEC 3.2 leaves open, are NaN and `+inf` here, and zeros that are to be
+    /// ranked have either sign.
     #[must_use]
     pub fn chain(&self) -> &Buffers {
         &self.chain

@@ -416,7 +416,7 @@ fn the_relations_notice_their_fault() {
             .any(|code| code.is_nan())
     };
     let _ = poisoned;
-    let cases: [(Op, &str, Damage); 12] = [
+    let cases: [(Op, &str, Damage); 15] = [
         (Op::Hisa, "window", |job, out, _| {
             wrong_if(job, out, nan_keys(job))
         }),
@@ -438,6 +438,9 @@ fn the_relations_notice_their_fault() {
         (Op::Hisa, "scale", |job, out, _| {
             wrong_if(job, out, first_scale_moved(job))
         }),
+        (Op::Hisa, "negate", |job, out, _| {
+            wrong_if(job, out, negated(job))
+        }),
         (Op::Dsa, "window", |job, out, _| {
             wrong_if(job, out, nan_keys(job))
         }),
@@ -447,8 +450,14 @@ fn the_relations_notice_their_fault() {
         (Op::Dsa, "nest", |job, out, _| {
             wrong_if(job, out, job.params.topk_tokens() == 6)
         }),
+        (Op::Dsa, "negate", |job, out, _| {
+            wrong_if(job, out, negated(job))
+        }),
         (Op::BlockSparse, "rows", |job, out, _| {
             wrong_if(job, out, reversed(job))
+        }),
+        (Op::BlockSparse, "negate", |job, out, _| {
+            wrong_if(job, out, negated(job))
         }),
         (Op::Stage(Stage::TokenScores), "scale", |job, out, _| {
             if first_scale_moved(job) {
@@ -538,6 +547,11 @@ fn first_weight_moved(job: &Job<'_>) -> bool {
 fn first_scale_moved(job: &Job<'_>) -> bool {
     let scale = original().inputs.tensors.k_scale[0];
     job.n == 24 && job.f32("k_scale").unwrap().body()[0] == 8.0 * scale
+}
+
+fn negated(job: &Job<'_>) -> bool {
+    let code = original().inputs.tensors.k[(0, 0)].to_bits();
+    job.n == 24 && job.codes("k").unwrap().body()[0].to_bits() == code ^ 0x80
 }
 
 /// This file has a fault for every check there is.

@@ -127,6 +127,15 @@ pub(crate) fn unspecify(scores: &mut Guarded<f32>, problem: &Problem) {
     }
 }
 
+/// Every second zero becomes `-0.0`, from the first on: both zeros are the same
+/// score (SPEC V.4), and the stage after has to rank them alike, whichever a port hands on.
+pub(crate) fn mix_zeros(scores: &mut Guarded<f32>) {
+    let zeros = scores.body_mut().iter_mut().filter(|score| **score == 0.0);
+    for zero in zeros.step_by(2) {
+        *zero = -0.0;
+    }
+}
+
 fn absent(name: &str) -> Failure {
     Failure::Error(format!("the job has no tensor {name}"))
 }

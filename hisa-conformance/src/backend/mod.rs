@@ -17,7 +17,7 @@ pub mod simulated;
 pub use buffer::{Buffer, Buffers, Element, Guarded, Kind, MARGIN};
 pub use capabilities::Capabilities;
 pub use job::{Fill, Job, Outputs};
-pub(crate) use job::{inputs, unspecify};
+pub(crate) use job::{inputs, mix_zeros, unspecify};
 
 use crate::op::Op;
 use thiserror::Error;

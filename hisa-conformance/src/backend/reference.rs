@@ -2,15 +2,14 @@
 
 use super::{Backend, Capabilities, Element, Failure, Guarded, Job, Outputs};
 use crate::op::Op;
+use crate::problem::{Step, steps};
 use hisa_ref::incremental::PooledCache;
 use hisa_ref::stages::block_pool::Pooled;
 use hisa_ref::stages::{
     block_mask, block_pool, block_scores, block_topk, index_map, quantize, token_scores, token_topk,
 };
-use hisa_ref::{
-    E4M3, IndexerInput, Keys, Queries, Result, Stage, Strictness, block_sparse, dsa, hisa,
-};
-use ndarray::{Array, ArrayView1, ArrayView2, ArrayView3, Axis, Dimension, Slice};
+use hisa_ref::{E4M3, IndexerInput, Keys, Queries, Stage, Strictness, block_sparse, dsa, hisa};
+use ndarray::{Array, ArrayView1, ArrayView3, Axis, Dimension};
 
 /// `hisa-ref`.
 #[derive(Debug)]
@@ -43,7 +42,7 @@ impl Backend for Reference {
         &self.capabilities
     }
 
-    fn run(&mut self, job: &mut Job<'_>, out: &mut Outputs) -> std::result::Result<(), Failure> {
+    fn run(&mut self, job: &mut Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
         match job.op {
             Op::Windows => windows(job, out),
             Op::Stage(stage) => run_stage(stage, job, out),
@@ -63,7 +62,7 @@ impl Backend for Reference {
     }
 }
 
-fn run_stage(stage: Stage, job: &Job<'_>, out: &mut Outputs) -> std::result::Result<(), Failure> {
+fn run_stage(stage: Stage, job: &Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
     let (b, params, windows) = (job.params.block_size(), job.params, job.windows);
     match stage {
         Stage::Quantize => {
@@ -111,7 +110,7 @@ fn run_stage(stage: Stage, job: &Job<'_>, out: &mut Outputs) -> std::result::Res
     }
 }
 
-fn windows(job: &Job<'_>, out: &mut Outputs) -> std::result::Result<(), Failure> {
+fn windows(job: &Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
     let spec = job
         .spec
         .ok_or_else(|| Failure::Unsupported("no offsets".into()))?;
@@ -122,40 +121,21 @@ fn windows(job: &Job<'_>, out: &mut Outputs) -> std::result::Result<(), Failure>
     Ok(())
 }
 
-fn append(job: &Job<'_>, out: &mut Outputs) -> std::result::Result<(), Failure> {
-    let all = keys(job, "k", "k_scale", Strictness::Permissive)?;
+fn append(job: &Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
+    let codes = job.codes("k")?.view2();
+    let scales = ArrayView1::from(job.f32("k_scale")?.body());
     let mut cache = PooledCache::new(job.params.block_size(), job.d)?;
-    for (from, to) in pieces(job) {
+    for Step { from, keys } in steps(job.pieces, job.n) {
         cache.truncate(from)?;
-        cache.append(&part(&all, from, to)?)?;
+        let codes = codes.select(Axis(0), &keys);
+        let scales = scales.select(Axis(0), &keys);
+        let permissive = Strictness::Permissive;
+        cache.append(&Keys::new(codes.view(), scales.view(), permissive)?)?;
     }
     pooled(&cache.pooled(), out)
 }
 
-/// Where each piece starts and ends: at the end of the one before, or where it rolls back to.
-fn pieces(job: &Job<'_>) -> Vec<(usize, usize)> {
-    let mut steps = Vec::new();
-    let mut len = 0;
-    for &end in job.pieces {
-        steps.push((len.min(end), end));
-        len = end;
-    }
-    steps
-}
-
-fn part<'a>(keys: &'a Keys<'_>, from: usize, to: usize) -> Result<Keys<'a>> {
-    let (n, d) = (keys.len(), keys.head_dim());
-    let codes = ArrayView2::from_shape((n, d), keys.codes());
-    let codes = codes.unwrap_or_else(|_| unreachable!("keys hold N*D codes"));
-    let (scales, range) = (ArrayView1::from(keys.scales()), Slice::from(from..to));
-    Keys::new(
-        codes.slice_axis_move(Axis(0), range),
-        scales.slice_axis_move(Axis(0), range),
-        Strictness::Permissive,
-    )
-}
-
-fn pooled(made: &Pooled, out: &mut Outputs) -> std::result::Result<(), Failure> {
+fn pooled(made: &Pooled, out: &mut Outputs) -> Result<(), Failure> {
     copy(&made.codes, out.codes("pooled_k")?)?;
     copy(&made.scales, out.f32("pooled_scale")?)
 }
@@ -165,17 +145,17 @@ fn keys<'a>(
     codes: &str,
     scales: &str,
     strictness: Strictness,
-) -> std::result::Result<Keys<'a>, Failure> {
+) -> Result<Keys<'a>, Failure> {
     let scales = ArrayView1::from(job.f32(scales)?.body());
     Ok(Keys::new(job.codes(codes)?.view2(), scales, strictness)?)
 }
 
-fn q<'a>(job: &'a Job<'_>) -> std::result::Result<ArrayView3<'a, E4M3>, Failure> {
+fn q<'a>(job: &'a Job<'_>) -> Result<ArrayView3<'a, E4M3>, Failure> {
     let shaped = ArrayView3::from_shape((job.m, job.h, job.d), job.codes("q")?.body());
     shaped.map_err(|error| Failure::Error(error.to_string()))
 }
 
-fn queries<'a>(job: &'a Job<'_>) -> std::result::Result<Queries<'a>, Failure> {
+fn queries<'a>(job: &'a Job<'_>) -> Result<Queries<'a>, Failure> {
     Ok(Queries::new(
         q(job)?,
         job.f32("weights")?.view2(),
@@ -183,7 +163,7 @@ fn queries<'a>(job: &'a Job<'_>) -> std::result::Result<Queries<'a>, Failure> {
     )?)
 }
 
-fn input<'a>(job: &'a Job<'_>) -> std::result::Result<IndexerInput<'a>, Failure> {
+fn input<'a>(job: &'a Job<'_>) -> Result<IndexerInput<'a>, Failure> {
     let scales = ArrayView1::from(job.f32("k_scale")?.body());
     Ok(IndexerInput::new(
         q(job)?,
@@ -199,7 +179,7 @@ fn input<'a>(job: &'a Job<'_>) -> std::result::Result<IndexerInput<'a>, Failure>
 fn copy<T: Element, D: Dimension>(
     made: &Array<T, D>,
     place: &mut Guarded<T>,
-) -> std::result::Result<(), Failure> {
+) -> Result<(), Failure> {
     if made.shape() == place.shape() {
         fill(place, made.iter().copied());
     } else {

@@ -233,6 +233,7 @@ pub const CHECKS: &[Check] = checks! {
         Relations "nest" "10.13" relations::nest;
         Relations "permute" "10.14" relations::permute;
         Relations "scale" "10.15" relations::scale;
+        Relations "negate" "10.20" relations::negate;
     ]
     Op::Dsa => [
         Mask "mask" "9.2" mask::flat_scores;
@@ -246,6 +247,7 @@ pub const CHECKS: &[Check] = checks! {
         Relations "window" "10.8" relations::window;
         Relations "rows" "10.9" relations::rows;
         Relations "nest" "10.13" relations::nest;
+        Relations "negate" "10.20" relations::negate;
         Relations "equal-flat" "10.16" relations::equal_flat;
     ]
     Op::BlockSparse => [
@@ -254,5 +256,6 @@ pub const CHECKS: &[Check] = checks! {
         Slots "unique" "10.4" slots::unique;
         Selection "selection" "9.3" selection::chained;
         Relations "rows" "10.9" relations::rows;
+        Relations "negate" "10.20" relations::negate;
     ]
 };

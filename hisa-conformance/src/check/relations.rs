@@ -255,6 +255,22 @@ pub(super) fn scale(trial: &mut Trial<'_>, op: Op) -> Verdict {
     applied(problem.m() > 0)
 }
 
+/// Every code of q and k changes its sign. All scores stay, and what a port has kept of the keys
+/// of the first run, as pooled blocks, is wrong.
+pub(super) fn negate(trial: &mut Trial<'_>, op: Op) -> Verdict {
+    const SIGN: u8 = 0x80;
+    let problem = trial.problem;
+    let mut negated = problem.related();
+    let tensors = &mut negated.inputs.tensors;
+    for code in tensors.q.iter_mut().chain(tensors.k.iter_mut()) {
+        *code = E4M3::from_bits(code.to_bits() ^ SIGN);
+    }
+    let rows: Vec<usize> = (0..problem.m()).collect();
+    let how = "with the sign of every code of q and k changed";
+    let verdict = rows_agree(trial, op, &negated, &rows, how);
+    verdict.unwrap_or_else(|| applied(some_row(problem).is_some()))
+}
+
 /// What the truth says of pooled scales holds for a backend that pools in f32 only where its whole
 /// range is above the floor.
 fn pools_above_the_floor(trial: &mut Trial<'_>) -> bool {

@@ -2,25 +2,36 @@
 
 use super::block_pool;
 use super::fault::Fault;
-use super::launch::{Launch, load, store};
+use super::launch::Launch;
 use crate::backend::{Failure, Guarded, Job, Outputs};
+use crate::problem::{Step, steps};
 use std::panic::resume_unwind;
 
 pub(super) fn run(launch: &Launch, job: &Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
     let (k, k_scale) = (job.codes("k")?, job.f32("k_scale")?);
     let mut codes = out.codes("pooled_k")?.clone();
     let mut scales = out.f32("pooled_scale")?.clone();
-    let b = launch.b;
-    let mut held = 0;
-    for &end in job.pieces {
-        let from = held.min(end);
-        if launch.is(Fault::AppendEmptyPiece) && from == end {
+    // The cache: each place holds the key last appended there.
+    let (mut cached, mut cached_scale) = (k.clone(), k_scale.clone());
+    let (b, d) = (launch.b, launch.d);
+    let mut most = 0;
+    for Step { from, keys } in steps(job.pieces, launch.n) {
+        let end = from + keys.len();
+        if launch.is(Fault::AppendEmptyPiece) && keys.is_empty() {
             resume_unwind(Box::new("a piece holds no key"));
         }
-        let cache_of = if launch.is(Fault::AppendLocalKeys) {
-            &shifted(k_scale, from)
+        for (place, key) in (from..end).zip(keys) {
+            if launch.is(Fault::AppendNoRollBack) && place < most {
+                continue;
+            }
+            cached.body_mut()[place * d..(place + 1) * d].copy_from_slice(k.row(key));
+            cached_scale.body_mut()[place] = k_scale.body()[key];
+        }
+        most = most.max(end);
+        let scale_of = if launch.is(Fault::AppendLocalKeys) {
+            &shifted(&cached_scale, from)
         } else {
-            k_scale
+            &cached_scale
         };
         let first = if launch.is(Fault::AppendTailKept) {
             from.div_ceil(b)
@@ -33,15 +44,8 @@ pub(super) fn run(launch: &Launch, job: &Job<'_>, out: &mut Outputs) -> Result<(
                 start = from;
             }
             let place = (&mut codes, &mut scales);
-            block_pool::pool(launch, (k, cache_of), (block, start, last), place);
+            block_pool::pool(launch, (&cached, scale_of), (block, start, last), place);
         }
-        if launch.is(Fault::AppendNoRollBack) && from < held {
-            // The keys of the next piece stand behind those that should be gone.
-            let behind = launch.n.div_ceil(b) as isize;
-            let first = load(&scales, (from / b) as isize);
-            store(&mut scales, behind, first);
-        }
-        held = end;
     }
     *out.codes("pooled_k")? = codes;
     *out.f32("pooled_scale")? = scales;

@@ -335,7 +335,7 @@ faults! {
         "Takes a score below -5e4 for padding.";
     TtopkMaskedLanes "ttopk-masked-lanes" 4 TTOPK, "token_topk.count" [24]
         "Gives lanes outside the window -FLT_MAX, which outranks -inf.";
-    TtopkZerosBySign "ttopk-zeros-by-sign" 5 HISA, "hisa.selection" [32 33]
+    TtopkZerosBySign "ttopk-zeros-by-sign" 5 TTOPK, "token_topk.selection" [32 33]
         "Orders -0 below +0.";
     TtopkTotalOrder "ttopk-total-order" 5 TTOPK, "token_topk.selection" [32]
         "Orders bits, so that a NaN stands above +inf or below -inf by its sign.";
@@ -395,8 +395,8 @@ faults! {
 
     AppendTailKept "append-tail-kept" 15 APPEND, "append.values" []
         "Does not pool the unfinished last block again.";
-    AppendNoRollBack "append-no-roll-back" 15 APPEND, "append.guard" []
-        "Ignores a roll-back and appends behind what it holds.";
+    AppendNoRollBack "append-no-roll-back" 15 APPEND, "append.values" []
+        "Ignores a roll-back: keeps the keys it should drop, and skips those in their places.";
     AppendLocalKeys "append-local-keys" 9 APPEND, "append.values" []
         "Counts the scales of a piece from 0.";
     AppendPieceCount "append-piece-count" 7 APPEND, "append.values" [44]
@@ -408,6 +408,8 @@ faults! {
         "Keeps windows between calls and knows them by their number alone.";
     HisaBlockCache "hisa-block-cache" 15 HISA, "hisa.split" [96]
         "Keeps the chosen blocks between calls of equal sizes.";
+    HisaPoolCache "hisa-pool-cache" 15 HISA, "hisa.negate" []
+        "Pools keys once and keeps the blocks for all calls of equal sizes.";
     HisaNeighbourBlocks "hisa-neighbour-blocks" 9 HISA, "hisa.count" [24]
         "Maps slots by the blocks of the row before.";
     HisaRowZeroWindow "hisa-row-zero-window" 9 HISA, "hisa.count" []

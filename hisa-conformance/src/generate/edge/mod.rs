@@ -6,6 +6,7 @@ mod rejected;
 mod reports;
 mod sweeps;
 mod tensor_core;
+mod tiles;
 
 pub use rejected::{Rejected, rejected};
 
@@ -76,7 +77,18 @@ impl Edge {
         cases.extend(sweeps::cases());
         cases.extend(corners::cases());
         cases.extend(tensor_core::cases());
+        cases.extend(tiles::cases());
         Self { cases }
+    }
+}
+
+impl Edge {
+    /// Whether the case of this number is one of those just beyond what a kernel's tile holds.
+    #[must_use]
+    pub fn is_tile(index: u64) -> bool {
+        static FIRST: std::sync::LazyLock<u64> =
+            std::sync::LazyLock::new(|| Edge::new().len() - tiles::cases().len() as u64);
+        index >= *FIRST
     }
 }
 

@@ -151,7 +151,7 @@ fn decode() -> Generated {
     )
 }
 
-fn row_patch(row: usize, d: usize, bits: u32) -> Patch {
+pub(super) fn row_patch(row: usize, d: usize, bits: u32) -> Patch {
     Patch {
         target: Target::X,
         index: [Some(row as u32), Some(d as u32), None],
