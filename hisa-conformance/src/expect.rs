@@ -9,8 +9,9 @@
 //! link = "https://example.org/issues/17"
 //! ```
 //!
-//! A finding meets every row that covers it. A finding that is expected is counted and shown, and does not make a run unclean. An
-//! expectation whose check was judged and never failed as it says does: the row can go.
+//! A finding meets every row that covers it. A finding that is expected is counted and shown, and
+//! does not make a run unclean. An expectation whose check was judged and never failed as it says
+//! does: the row can go.
 
 use crate::check::{self, CHECKS};
 use crate::flags::{Flag, Flags};

@@ -78,8 +78,8 @@ impl Truth {
     }
 
     /// True outputs of all stages by name: what isolated runs are fed with. Block scores outside
-    /// the block window, which SPEC 3.2 leaves open, are NaN and `+inf` here, and zeros that are to be
-    /// ranked have either sign.
+    /// the block window, which SPEC 3.2 leaves open, are NaN and `+inf` here, and zeros that are
+    /// to be ranked have either sign.
     #[must_use]
     pub fn chain(&self) -> &Buffers {
         &self.chain

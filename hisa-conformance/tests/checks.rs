@@ -408,14 +408,6 @@ fn the_checks_of_the_flat_and_the_block_indexer_notice_their_fault() {
 /// Relations see faults that need another problem to show: here the first run is always right.
 #[test]
 fn the_relations_notice_their_fault() {
-    let poisoned = |job: &Job<'_>| {
-        job.codes("k")
-            .unwrap()
-            .body()
-            .iter()
-            .any(|code| code.is_nan())
-    };
-    let _ = poisoned;
     let cases: [(Op, &str, Damage); 15] = [
         (Op::Hisa, "window", |job, out, _| {
             wrong_if(job, out, nan_keys(job))
@@ -472,6 +464,10 @@ fn the_relations_notice_their_fault() {
             format!("{op}.{check}")
         );
     }
+}
+
+#[test]
+fn the_relations_of_scores_notice_their_fault() {
     for stage in [Stage::BlockScores, Stage::TokenScores] {
         let damage: Damage = |job, out, _| {
             if first_weight_moved(job) {

@@ -1,8 +1,8 @@
 //! Names the cause of a finding: a well-known other rule that gives exactly what the backend gave.
 //!
 //! After a check of a stage has failed, each [`Alternative`] of the stage is tried on the inputs
-//! the backend had. The first whose outputs equal the backend's, element by element, is the cause.
-//! A sentence is therefore
+//! the backend had. Those whose outputs equal the backend's, element by element, may be the
+//! cause. A sentence is therefore
 //! a fact about this case, and no more than a strong hint about the backend.
 
 mod pooling;
@@ -41,14 +41,13 @@ pub fn cause(op: Op, problem: &Problem, truth: &Truth, got: &Buffers) -> Option<
     }
     let job = Job::new(op, problem, truth.chain()).ok()?;
     let of_stage = alternatives().filter(|alternative| alternative.stage == stage);
-    let found = of_stage.into_iter().find(|alternative| {
+    let fitting = of_stage.filter(|alternative| {
         let outputs = (alternative.outputs)(&job);
         outputs.is_some_and(|outputs| equal(stage, problem, &outputs, got))
-    })?;
-    Some(format!(
-        "the outputs are those of a port that {}",
-        found.does
-    ))
+    });
+    let rules: Vec<&str> = fitting.map(|alternative| alternative.does).collect();
+    let rules = rules.join(", or of one that ");
+    (!rules.is_empty()).then(|| format!("the outputs are those of a port that {rules}"))
 }
 
 /// Equal wherever the specification defines a value.

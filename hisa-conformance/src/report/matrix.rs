@@ -56,7 +56,7 @@ impl State {
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::None => "the job has no such check",
+            Self::None => "the job has no such check, or was not judged",
             Self::Ok => "every check passed wherever it applied",
             Self::Partly => "passed; another check of the kind was skipped on every case",
             Self::Known(_) => "failures that are known and listed with a reason",

@@ -202,7 +202,7 @@ fn scores(report: &Report) -> Option<String> {
     }
     if measured.iter().all(|(_, h)| words::is_exact(h)) {
         let values: u64 = measured.iter().map(|(_, h)| h.values).sum();
-        return Some(format!("scores        {values} values, all equal"));
+        return Some(format!("f32 values    {values}, all equal"));
     }
     let name_width = measured.iter().map(|(name, _)| name.len()).max();
     let width = name_width.unwrap_or(0);

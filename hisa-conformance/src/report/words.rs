@@ -108,7 +108,7 @@ fn case(finding: &Finding, shrunk: Option<&Shrunk>) -> String {
     let source = format!("{} {}", finding.source.generator, finding.source.index);
     plain(&match shrunk {
         Some(shrunk) => format!(
-            "{} (shrunk from {source}; {})",
+            "{} ({}, shrunk from {source})",
             shrunk.case,
             sizes(shrunk.sizes)
         ),

@@ -38,6 +38,10 @@ const HANG: &str = "no end";
 /// Time limit up to which a case that hangs is shrunk.
 const HANG_LIMIT: Duration = Duration::from_secs(2);
 
+/// The cause of a finding that no replay shows.
+const ONLY_AFTER_OTHERS: &str = "the case passes in a process of its own: the backend keeps \
+                                 something between calls, and only a run shows it";
+
 impl Finisher {
     /// Saves into `folder`, shrinks within [`BUDGET`].
     #[must_use]
@@ -87,7 +91,15 @@ impl Finisher {
             // The case as it was found shows more than the smallest one.
             self.portrait = judge.explain(&subject, finding.check)?.portrait;
         }
-        let smallest = self.shrink(finding, subject, judge)?;
+        let mut smallest = self.shrink(finding, subject.clone(), judge)?;
+        // A backend that keeps something between calls may fail only after others.
+        if !fails_alone(&smallest, finding.check, judge)? {
+            (smallest, finding.shrunk) = (subject, None);
+            if !fails_alone(&smallest, finding.check, judge)? {
+                finding.detail.cause = Some(ONLY_AFTER_OTHERS.to_owned());
+                return Ok(trouble);
+            }
+        }
         if finding.shrunk.is_some() {
             let before = finding.saved.take();
             match self.save(finding, &smallest) {
@@ -197,6 +209,16 @@ impl Finisher {
             });
         }
         Ok(smallest)
+    }
+}
+
+/// Whether the subject still fails in a process that has run nothing else.
+fn fails_alone(subject: &Subject, check: usize, judge: &mut Judge) -> Result<bool, RunError> {
+    judge.renew();
+    match judge.failing(subject) {
+        Ok(failing) => Ok(failing.iter().any(|(failed, _)| *failed == check)),
+        Err(RunError::Refused { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

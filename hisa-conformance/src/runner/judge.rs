@@ -52,6 +52,11 @@ impl Judge {
         }
     }
 
+    /// Judges the next subject in a new worker, as a replay does.
+    pub fn renew(&mut self) {
+        self.child = None;
+    }
+
     /// How long a job may take.
     #[must_use]
     pub const fn time_limit(&self) -> std::time::Duration {

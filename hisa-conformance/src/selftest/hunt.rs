@@ -58,8 +58,8 @@ fn of_part(part: Batch) -> impl Iterator<Item = (Source, Case)> {
 }
 
 /// Each mutant over the cases until a check of its job finds it, no check where `blind`; a case's
-/// truth is computed once for all of them. `start` is called with the number of each case before it runs. A mutant that
-/// ends the process or never returns takes the caller with it.
+/// truth is computed once for all of them. `start` is called with the number of each case before
+/// it runs. A mutant that ends the process or never returns takes the caller with it.
 #[must_use]
 pub fn hunt(
     mutants: &[&'static Mutant],
