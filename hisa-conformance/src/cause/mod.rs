@@ -1,9 +1,9 @@
 //! Names the cause of a finding: a well-known other rule that gives exactly what the backend gave.
 //!
-//! After a check of a stage has failed, each [`Alternative`] of the stage is tried on the inputs
-//! the backend had. Those whose outputs equal the backend's, element by element, may be the
-//! cause. A sentence is therefore
-//! a fact about this case, and no more than a strong hint about the backend.
+//! After a check of a stage has failed, each alternative rule of the stage is tried on the inputs
+//! the backend had. Those whose outputs equal the backend's, element by element, may be the cause.
+//! A sentence is therefore a fact about this case, and no more than a strong hint about the
+//! backend.
 
 mod pooling;
 mod scores;
