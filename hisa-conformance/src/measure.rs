@@ -1,6 +1,7 @@
 //! How far the scores of a backend are from the exact ones: histograms, merged over cases.
 
 use crate::op::Op;
+use hisa_ref::E4M3;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -85,6 +86,18 @@ fn bump(counts: &mut Vec<u64>, bucket: usize) {
         counts.resize(bucket + 1, 0);
     }
     counts[bucket] += 1;
+}
+
+/// Whether two values are one score: both zeros are, and so are all NaN (SPEC V.4, V.8).
+#[must_use]
+pub fn same_value(a: f32, b: f32) -> bool {
+    a == b || (a.is_nan() && b.is_nan())
+}
+
+/// Whether two codes stand for one value: both zeros do, and so do all NaN (SPEC V.8).
+#[must_use]
+pub fn same_code(a: E4M3, b: E4M3) -> bool {
+    same_value(a.to_f32(), b.to_f32())
 }
 
 /// Representable f32 between two values, both zeros being one; NaN are equal to each other and

@@ -107,6 +107,13 @@ impl<T: Element> Guarded<T> {
         &mut self.arena[MARGIN..end]
     }
 
+    /// Writes elements in row-major order, as many as there are and no more than fit.
+    pub fn write(&mut self, elements: impl IntoIterator<Item = T>) {
+        for (place, element) in self.body_mut().iter_mut().zip(elements) {
+            *place = element;
+        }
+    }
+
     /// Tensor and guards: element 0 of the tensor is at [`MARGIN`]. What a kernel with a bare
     /// pointer can reach.
     #[must_use]

@@ -1,6 +1,6 @@
 //! The oracle as a backend.
 
-use super::{Backend, Capabilities, Element, Failure, Guarded, Job, Outputs, not_offered};
+use super::{Backend, Capabilities, Failure, Guarded, Job, Outputs, not_offered};
 use crate::case::{Shard, WindowSource};
 use crate::op::Op;
 use crate::oracle::{self as second, OracleInput, OracleParams};
@@ -46,32 +46,30 @@ impl Backend for Oracle {
             Op::Stage(Stage::BlockPool) => {
                 let (k, scales) = (bytes(job.codes("k")?), job.f32("k_scale")?.body());
                 let (codes, scales) = second::block_pool(&k, scales, job.d, params.block_size);
-                fill(
-                    out.codes("pooled_k")?,
-                    codes.into_iter().map(E4M3::from_bits),
-                );
-                fill(out.f32("pooled_scale")?, scales);
+                out.codes("pooled_k")?
+                    .write(codes.into_iter().map(E4M3::from_bits));
+                out.f32("pooled_scale")?.write(scales);
                 Ok(())
             }
             Op::Stage(stage) => run_stage(stage, job, &params, out),
             Op::Append => Err(not_offered(job.op)),
             Op::Hisa => {
                 let trace = second::hisa(&input(job)?, &params);
-                fill(out.i32("indices")?, trace.indices);
+                out.i32("indices")?.write(trace.indices);
                 Ok(())
             }
             Op::Dsa => {
                 let trace = second::dsa(&input(job)?, params.topk_tokens);
-                fill(out.f32("flat_scores")?, trace.flat_scores);
-                fill(out.i32("indices")?, trace.indices);
+                out.f32("flat_scores")?.write(trace.flat_scores);
+                out.i32("indices")?.write(trace.indices);
                 Ok(())
             }
             Op::BlockSparse => {
                 let blocks = params.topk_tokens.div_ceil(params.block_size);
                 hisa_ref::params::slots_per_row(params.block_size, blocks)?;
                 let trace = second::block_sparse(&input(job)?, &params);
-                fill(out.i32("block_ids")?, trace.block_ids);
-                fill(out.i32("indices")?, trace.indices);
+                out.i32("block_ids")?.write(trace.block_ids);
+                out.i32("indices")?.write(trace.indices);
                 Ok(())
             }
         }
@@ -90,39 +88,35 @@ fn run_stage(
         Stage::BlockScores => {
             let (codes, scales) = (bytes(job.codes("pooled_k")?), job.f32("pooled_scale")?);
             let scores = second::block_scores(&query(job)?, params, &codes, scales.body());
-            fill(out.f32("block_scores")?, scores);
+            out.f32("block_scores")?.write(scores);
         }
         Stage::BlockMask => {
             let scores = job.f32("block_scores")?;
             let blocks = scores.columns();
             let masked = second::block_mask(scores.body(), &windows, blocks, params.block_size);
-            fill(out.f32("block_mask")?, masked);
+            out.f32("block_mask")?.write(masked);
         }
         Stage::BlockTopk => {
             let masked = job.f32("block_mask")?;
             let ids = second::block_topk(masked.body(), &windows, masked.columns(), params);
-            fill(out.i32("block_ids")?, ids);
+            out.i32("block_ids")?.write(ids);
         }
         Stage::TokenScores => {
             let scores = second::token_scores(&input(job)?, params, job.i32("block_ids")?.body());
-            fill(out.f32("token_scores")?, scores);
+            out.f32("token_scores")?.write(scores);
         }
         Stage::TokenTopk => {
             let (scores, ids) = (
                 job.f32("token_scores")?.body(),
                 job.i32("block_ids")?.body(),
             );
-            fill(
-                out.i32("slots")?,
-                second::token_topk(scores, ids, &windows, params),
-            );
+            out.i32("slots")?
+                .write(second::token_topk(scores, ids, &windows, params));
         }
         Stage::IndexMap => {
             let (slots, ids) = (job.i32("slots")?.body(), job.i32("block_ids")?.body());
-            fill(
-                out.i32("indices")?,
-                second::index_map(slots, ids, &windows, params),
-            );
+            out.i32("indices")?
+                .write(second::index_map(slots, ids, &windows, params));
         }
     }
     Ok(())
@@ -159,8 +153,8 @@ fn windows(job: &Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
         None => global,
     };
     made.resize(job.m, second::NO_SEQUENCE);
-    fill(out.i32("ks")?, made.iter().map(|window| window.0));
-    fill(out.i32("ke")?, made.iter().map(|window| window.1));
+    out.i32("ks")?.write(made.iter().map(|window| window.0));
+    out.i32("ke")?.write(made.iter().map(|window| window.1));
     Ok(())
 }
 
@@ -175,8 +169,10 @@ fn quantize(job: &Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
         ScaleFormat::Ue8m0 => second::ScaleFormat::Ue8m0,
     };
     let (codes, scales) = second::quantize(x.body(), x.columns().max(1), overflow, format);
-    fill(out.codes("codes")?, codes.into_iter().map(E4M3::from_bits));
-    fill(out.f32("scale")?, scales.into_iter().map(f32::from_bits));
+    out.codes("codes")?
+        .write(codes.into_iter().map(E4M3::from_bits));
+    out.f32("scale")?
+        .write(scales.into_iter().map(f32::from_bits));
     Ok(())
 }
 
@@ -219,10 +215,4 @@ fn input(job: &Job<'_>) -> Result<OracleInput, Failure> {
         k_scale: job.f32("k_scale")?.body().to_vec(),
         ..query(job)?
     })
-}
-
-fn fill<T: Element>(place: &mut Guarded<T>, values: impl IntoIterator<Item = T>) {
-    for (place, value) in place.body_mut().iter_mut().zip(values) {
-        *place = value;
-    }
 }

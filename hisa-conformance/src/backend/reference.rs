@@ -116,8 +116,8 @@ fn windows(job: &Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
         .ok_or_else(|| Failure::Unsupported("no offsets".into()))?;
     let made = spec.resolve(job.m, job.n)?;
     let bounds = made.rows().iter();
-    fill(out.i32("ks")?, bounds.clone().map(|window| window.ks));
-    fill(out.i32("ke")?, bounds.map(|window| window.ke));
+    out.i32("ks")?.write(bounds.clone().map(|window| window.ks));
+    out.i32("ke")?.write(bounds.map(|window| window.ke));
     Ok(())
 }
 
@@ -181,15 +181,9 @@ fn copy<T: Element, D: Dimension>(
     place: &mut Guarded<T>,
 ) -> Result<(), Failure> {
     if made.shape() == place.shape() {
-        fill(place, made.iter().copied());
+        place.write(made.iter().copied());
     } else {
         *place = Guarded::from_array(made);
     }
     Ok(())
-}
-
-fn fill<T: Element>(place: &mut Guarded<T>, values: impl Iterator<Item = T>) {
-    for (place, value) in place.body_mut().iter_mut().zip(values) {
-        *place = value;
-    }
 }

@@ -10,6 +10,7 @@ mod scores;
 mod selection;
 
 use crate::backend::{Buffer, Buffers, Job};
+use crate::measure::{same_code, same_value};
 use crate::op::Op;
 use crate::problem::Problem;
 use crate::truth::Truth;
@@ -71,19 +72,15 @@ fn equal(stage: Stage, problem: &Problem, expected: &Buffers, got: &Buffers) -> 
             (Buffer::I32(a), Buffer::I32(b)) => a.body() == b.body(),
             (Buffer::Codes(a), Buffer::Codes(b)) => {
                 let mut pairs = a.body().iter().zip(b.body());
-                pairs.all(|(a, b)| same(a.to_f32(), b.to_f32()))
+                pairs.all(|(&a, &b)| same_code(a, b))
             }
             (Buffer::F32(a), Buffer::F32(b)) => {
                 let mut pairs = a.body().iter().zip(b.body()).enumerate();
-                pairs.all(|(at, (&e, &g))| !counts(at, a.columns()) || same(e, g))
+                pairs.all(|(at, (&e, &g))| !counts(at, a.columns()) || same_value(e, g))
             }
             _ => false,
         }
     })
-}
-
-fn same(a: f32, b: f32) -> bool {
-    a == b || (a.is_nan() && b.is_nan())
 }
 
 fn sorted(ids: &[i32]) -> Vec<i32> {

@@ -5,6 +5,7 @@ use super::slots::ids_of;
 use super::{Detail, Verdict};
 use crate::backend::buffer::show_f32;
 use crate::backend::{Buffers, Failure, Fill, Guarded};
+use crate::measure::same_value;
 use crate::numerics::Quotients;
 use crate::op::Op;
 use crate::problem::Problem;
@@ -341,7 +342,7 @@ fn scores_agree(
     let pairs = first.body().iter().zip(got.body()).enumerate();
     for (at, (&e, &g)) in pairs {
         let e = e * factor;
-        if compared(at) && e != g && !(e.is_nan() && g.is_nan()) {
+        if compared(at) && !same_value(e, g) {
             return Err(failed(Detail {
                 at: place(name, first.shape(), at),
                 expected: format!("{} (from the first run)", show_f32(e)),

@@ -5,10 +5,9 @@ use super::plain::{place, some};
 use super::{Detail, Verdict};
 use crate::backend::buffer::{show_code, show_f32};
 use crate::backend::{Buffer, Guarded};
-use crate::measure::Histogram;
+use crate::measure::{Histogram, same_code, same_value};
 use crate::op::Op;
 use crate::trial::Trial;
-use hisa_ref::E4M3;
 
 /// Every output of the job, every element.
 pub(super) fn values(trial: &mut Trial<'_>, op: Op) -> Verdict {
@@ -113,15 +112,6 @@ fn every_of(
     } else {
         Verdict::NotApplicable("no element to compare")
     }
-}
-
-/// Both zeros are one code, and all NaN are one (SPEC V.8).
-fn same_code(expected: E4M3, got: E4M3) -> bool {
-    same_value(expected.to_f32(), got.to_f32())
-}
-
-fn same_value(expected: f32, got: f32) -> bool {
-    expected == got || (expected.is_nan() && got.is_nan())
 }
 
 fn floats(

@@ -292,11 +292,7 @@ fn bar(extent: Option<u64>) -> ProgressBar {
 
 /// What the summary does not say against the run.
 fn complaints(plan: &Plan, outcome: &RunOutcome) -> Vec<String> {
-    let ran = outcome.summary.total_cases();
-    let mut said = Vec::new();
-    if ran != outcome.promised {
-        said.push(format!("{ran} of {} cases were run", outcome.promised));
-    }
+    let mut said = Vec::from_iter(outcome.shortfall());
     for row in expect::unmet(&plan.expectations, &plan.backend, &outcome.summary) {
         said.push(format!("expected to fail, and does not: {}", row.key()));
     }
@@ -305,24 +301,31 @@ fn complaints(plan: &Plan, outcome: &RunOutcome) -> Vec<String> {
 
 fn info(plan: &Plan, title: &Title, outcome: &RunOutcome) -> RunInfo {
     let Shard { index, of } = plan.shard;
-    let backend = backend::by_name(&plan.backend);
-    let arithmetic = backend.map(|backend| backend.capabilities().arithmetic());
     RunInfo {
-        backend: plan.backend.clone(),
-        basis: backend::basis_of(&plan.backend).name().to_owned(),
-        arithmetic: arithmetic.unwrap_or_default(),
         seed: format!("{:#x}", plan.seed),
         effort: title.effort.clone(),
         shard: (of > 1).then(|| format!("{index}/{of}")),
         jobs: plan.workers(),
-        date: now(),
         stopped: outcome.stopped.clone(),
+        ..info_of(&plan.backend)
+    }
+}
+
+/// What a report says of a backend on trial now.
+pub(super) fn info_of(backend: &str) -> RunInfo {
+    let declared = backend::by_name(backend);
+    let arithmetic = declared.map(|declared| declared.capabilities().arithmetic());
+    RunInfo {
+        backend: backend.to_owned(),
+        basis: backend::basis_of(backend).name().to_owned(),
+        arithmetic: arithmetic.unwrap_or_default(),
+        date: now(),
         ..RunInfo::default()
     }
 }
 
 /// The time, UTC: `2026-01-31 17:05:00`.
-pub(super) fn now() -> String {
+fn now() -> String {
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     now.trim_end_matches('Z').replace('T', " ")
 }

@@ -1,8 +1,7 @@
 //! `hisa replay`: one case or saved input through every check.
 
-use super::engine::{ReportArgs, TrialArgs, now};
+use super::engine::{ReportArgs, TrialArgs, info_of};
 use super::{CliError, Outcome, note, print};
-use crate::backend;
 use crate::effort::FINDINGS_MAX;
 use crate::report::text::{self, TextOptions};
 use crate::report::{Report, RunInfo};
@@ -54,17 +53,12 @@ pub fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
         }
     }
     let failed = summary.findings_total > 0;
-    let declared = backend::by_name(&trial.backend);
     let run = RunInfo {
-        backend: trial.backend.clone(),
-        basis: backend::basis_of(&trial.backend).name().to_owned(),
-        arithmetic: declared.map_or(String::new(), |b| b.capabilities().arithmetic()),
         effort: "replay".to_owned(),
         seed: "in the address".to_owned(),
         elapsed: begun.elapsed().as_secs_f64(),
         jobs: 1,
-        date: now(),
-        ..RunInfo::default()
+        ..info_of(&trial.backend)
     };
     let mut report = Report::new(run, &ops, summary, Vec::new(), None);
     // One case need not exercise every check.

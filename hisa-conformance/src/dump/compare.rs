@@ -8,6 +8,7 @@
 use super::input::InputDump;
 use super::output::OutputDump;
 use super::params::Indexer;
+use crate::measure::{same_code, same_value};
 use hisa_ref::E4M3;
 use hisa_ref::params::block_count;
 use ndarray::{ArrayBase, ArrayView2, Axis, Dimension};
@@ -62,16 +63,16 @@ pub fn compare(input: &InputDump, expected: &OutputDump, got: &OutputDump) -> Ve
     }
     [
         plain!(codes, same_code, show_code, anywhere),
-        plain!(scale, same_f32, show_f32, anywhere),
+        plain!(scale, same_value, show_f32, anywhere),
         plain!(pooled_k, same_code, show_code, anywhere),
-        plain!(pooled_scale, same_f32, show_f32, anywhere),
-        plain!(block_scores, same_f32, show_f32, in_block_window),
-        plain!(block_mask, same_f32, show_f32, anywhere),
+        plain!(pooled_scale, same_value, show_f32, anywhere),
+        plain!(block_scores, same_value, show_f32, in_block_window),
+        plain!(block_mask, same_value, show_f32, anywhere),
         block_ids(input, expected, got),
         token_scores(input, expected, got),
         slots(input, expected, got),
         plain!(indices, same_id, show_id, anywhere),
-        plain!(flat_scores, same_f32, show_f32, anywhere),
+        plain!(flat_scores, same_value, show_f32, anywhere),
     ]
     .into_iter()
     .flatten()
@@ -80,14 +81,6 @@ pub fn compare(input: &InputDump, expected: &OutputDump, got: &OutputDump) -> Ve
 
 fn both<'a, T>(expected: &'a Option<T>, got: &'a Option<T>) -> Option<(&'a T, &'a T)> {
     expected.as_ref().zip(got.as_ref())
-}
-
-fn same_code(left: E4M3, right: E4M3) -> bool {
-    same_f32(left.to_f32(), right.to_f32())
-}
-
-fn same_f32(left: f32, right: f32) -> bool {
-    left == right || (left.is_nan() && right.is_nan())
 }
 
 fn same_id(left: i32, right: i32) -> bool {
@@ -297,7 +290,7 @@ fn token_scores(input: &InputDump, expected: &OutputDump, got: &OutputDump) -> O
             } else {
                 f32::NEG_INFINITY
             };
-            if !same_f32(wanted, score) {
+            if !same_value(wanted, score) {
                 tally.add(|| (vec![row, column], show_f32(wanted), show_f32(score)));
             }
         }

@@ -99,11 +99,15 @@ impl RunOutcome {
         if let Some(why) = &self.stopped {
             said.push(format!("stopped early: {why}"));
         }
-        let ran = self.summary.total_cases();
-        if ran != self.promised {
-            said.push(format!("{ran} of {} cases were run", self.promised));
-        }
+        said.extend(self.shortfall());
         said
+    }
+
+    /// How many of the promised cases were run, where it was not all of them.
+    #[must_use]
+    pub fn shortfall(&self) -> Option<String> {
+        let ran = self.summary.total_cases();
+        (ran != self.promised).then(|| format!("{ran} of {} cases were run", self.promised))
     }
 
     /// No finding that is not a known one, no check without a case, nothing left out.
