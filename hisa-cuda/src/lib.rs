@@ -1,6 +1,12 @@
-//! The CUDA fast path of the HISA indexer.
+//! The HISA indexer on NVIDIA GPUs, one kernel per stage of `hisa_ref`.
 //!
-//! **Empty for now.** This crate reserves the place the kernels will take: one kernel per stage of
-//! `hisa_ref`, compiled by NVRTC at run time through `cudarc`, with the same stage names. Until
-//! then nothing here touches a driver, and the workspace builds on machines without CUDA.
-#![forbid(unsafe_code)]
+//! ```text
+//! error  toolchain(driver, NVRTC, cache)  kernel(table)  slice  device  launch
+//! stages/*  hisa  dsa  block_sparse  incremental  arena  host
+//! ```
+
+pub mod error;
+pub mod kernel;
+pub mod toolchain;
+
+pub use error::{Error, Result};

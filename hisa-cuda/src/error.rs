@@ -1,0 +1,139 @@
+//! What can go wrong, by type. Every message names what was looked at and the numbers.
+
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// The result of everything here that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The CUDA driver library is not there.
+    #[error("no CUDA driver: none of {} could be loaded", .searched.join(", "))]
+    NoDriver {
+        /// Names that were tried.
+        searched: Vec<String>,
+    },
+    /// The driver library lacks a function this crate calls.
+    #[error("the CUDA driver {library} has no {symbol}: it is older than CUDA 12.4")]
+    DriverSymbol {
+        /// The missing function.
+        symbol: &'static str,
+        /// The library.
+        library: String,
+    },
+    /// The driver is there and no GPU is.
+    #[error("no CUDA device {ordinal}: the driver sees {devices}")]
+    NoDevice {
+        /// The device asked for.
+        ordinal: usize,
+        /// Devices there are.
+        devices: usize,
+    },
+    /// The GPU is older than the kernels.
+    #[error("{name} has compute capability {major}.{minor}; kernels need 8.0 or later")]
+    DeviceTooOld {
+        /// The GPU.
+        name: String,
+        /// Of its compute capability.
+        major: u32,
+        /// Of its compute capability.
+        minor: u32,
+    },
+    /// The run-time compiler is not there.
+    #[error("no NVRTC: looked for {}", list(.searched))]
+    NoNvrtc {
+        /// Files and names that were tried, in order.
+        searched: Vec<PathBuf>,
+    },
+    /// A library was named or found, and could not be loaded.
+    #[error("{} could not be loaded: {reason}", .library.display())]
+    Library {
+        /// The file.
+        library: PathBuf,
+        /// What the loader said.
+        reason: String,
+    },
+    /// The run-time compiler lacks a function.
+    #[error("{} has no {symbol}", .library.display())]
+    NvrtcSymbol {
+        /// The missing function.
+        symbol: &'static str,
+        /// The library.
+        library: PathBuf,
+    },
+    /// The run-time compiler is too old.
+    #[error("{} is NVRTC {major}.{minor}; 12.4 or later is needed", .library.display())]
+    NvrtcTooOld {
+        /// The library.
+        library: PathBuf,
+        /// Of its version.
+        major: u32,
+        /// Of its version.
+        minor: u32,
+    },
+    /// A kernel does not compile.
+    #[error("{unit} does not compile with {}:\n{log}", .options.join(" "))]
+    Compile {
+        /// The source file.
+        unit: String,
+        /// The options.
+        options: Vec<String>,
+        /// What the compiler said.
+        log: String,
+    },
+    /// Another call of the run-time compiler failed.
+    #[error("{call} failed: {reason}")]
+    Nvrtc {
+        /// The function.
+        call: &'static str,
+        /// What it returned.
+        reason: String,
+    },
+    /// The device has no room.
+    #[error("out of device memory: {what} needs {bytes} bytes")]
+    OutOfMemory {
+        /// What was to be allocated.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+    },
+    /// A call of the driver failed. Faults of kernels come up here, in the first call that waits.
+    #[error("{call} failed: {reason}")]
+    Driver {
+        /// What was called, and for which stage.
+        call: String,
+        /// The driver's name of the error.
+        reason: String,
+    },
+    /// A size beyond what the kernels take.
+    #[error("unsupported: {name} is {value}; the kernels take at most {limit}")]
+    Unsupported {
+        /// The size.
+        name: &'static str,
+        /// Its value.
+        value: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A device tensor is shorter than its shape.
+    #[error("{tensor} holds {len} elements; {needed} are needed")]
+    Length {
+        /// The argument.
+        tensor: &'static str,
+        /// Elements it has.
+        len: usize,
+        /// Elements its shape has.
+        needed: usize,
+    },
+    /// The input is refused, as the reference refuses it.
+    #[error(transparent)]
+    Input(#[from] hisa_ref::Error),
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    shown.join(", ")
+}

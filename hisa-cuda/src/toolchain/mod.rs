@@ -1,0 +1,1 @@
+//! Finding and using the CUDA driver and NVRTC.
