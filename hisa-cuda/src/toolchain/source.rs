@@ -1,0 +1,144 @@
+//! The text of the kernels, as it is compiled.
+
+use crate::kernel::Unit;
+use crate::toolchain::Arch;
+use crate::{Error, Result};
+
+/// Pairs of a file's name, relative to `src/kernels`, and its text.
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../kernels/", $name)))),*]
+    };
+}
+
+/// The headers, by the names that `#include` uses.
+const HEADERS: &[(&str, &str)] = files!["common/types.cuh"];
+
+/// The units.
+const UNITS: &[(&str, &str)] = files![];
+
+/// The options of every compilation, the architecture aside. Fused only where written, no
+/// approximations, and no file of the machine it runs on.
+pub const OPTIONS: [&str; 7] = [
+    "--std=c++17",
+    "--fmad=false",
+    "--ftz=false",
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "-lineinfo",
+    "--no-source-include",
+];
+
+/// The options of a compilation for `arch`.
+#[must_use]
+pub fn options(arch: Arch) -> Vec<String> {
+    let mut options = vec![format!("--gpu-architecture={arch}")];
+    options.extend(OPTIONS.map(str::to_owned));
+    options
+}
+
+/// A unit and its headers: all that the compiler reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The name of the unit's file.
+    pub file: String,
+    /// The text of the unit.
+    pub text: String,
+    /// Names, as `#include` has them, and texts of the headers.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Source {
+    /// The source of a unit, as it is in this crate.
+    #[must_use]
+    pub fn of(unit: Unit) -> Self {
+        let text = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit.file())
+            .map_or("", |(_, text)| text);
+        Self {
+            file: unit.file().to_owned(),
+            text: text.to_owned(),
+            headers: HEADERS
+                .iter()
+                .map(|&(name, text)| (name.to_owned(), text.to_owned()))
+                .collect(),
+        }
+    }
+
+    /// A copy with one change: `find`, in the unit or in any header, becomes `replace`. Planted
+    /// faults are made this way.
+    ///
+    /// # Errors
+    /// [`Error::Change`] where `find` is empty or not there exactly once.
+    pub fn with_change(&self, find: &str, replace: &str) -> Result<Self> {
+        let mut changed = self.clone();
+        let headers = changed.headers.iter_mut().map(|(_, text)| text);
+        let texts = std::iter::once(&mut changed.text).chain(headers);
+        let mut found = 0;
+        for text in texts {
+            let here = occurrences(text, find);
+            found += here;
+            if here == 1 {
+                *text = text.replacen(find, replace, 1);
+            }
+        }
+        if found == 1 {
+            return Ok(changed);
+        }
+        Err(Error::Change {
+            unit: self.file.clone(),
+            find: find.to_owned(),
+            found,
+        })
+    }
+}
+
+/// How often `find` is in `text`, overlapping or not. An empty text is nowhere.
+fn occurrences(text: &str, find: &str) -> usize {
+    if find.is_empty() {
+        return 0;
+    }
+    let starts = text.char_indices().map(|(at, _)| at);
+    starts.filter(|&at| text[at..].starts_with(find)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source() -> Source {
+        Source {
+            file: "a.cu".to_owned(),
+            text: "one two two aaa".to_owned(),
+            headers: vec![("common/b.cuh".to_owned(), "two three".to_owned())],
+        }
+    }
+
+    #[test]
+    fn a_change_is_made_once_in_unit_or_header() {
+        let changed = source().with_change("one", "1").unwrap();
+        assert_eq!(changed.text, "1 two two aaa");
+        assert_eq!(changed.headers, source().headers);
+        let changed = source().with_change("three", "").unwrap();
+        assert_eq!(changed.text, source().text);
+        assert_eq!(changed.headers[0].1, "two ");
+    }
+
+    #[test]
+    fn a_change_of_nothing_or_of_several_places_is_refused() {
+        for (find, found) in [("four", 0), ("", 0), ("two", 3), ("aa", 2)] {
+            let error = source().with_change(find, "x").unwrap_err();
+            let unit = "a.cu".to_owned();
+            let find = find.to_owned();
+            assert_eq!(error, Error::Change { unit, find, found });
+        }
+    }
+
+    #[test]
+    fn options_name_a_real_architecture() {
+        let options = options(Arch::CI[2]);
+        assert_eq!(options[0], "--gpu-architecture=sm_90a");
+        assert!(options.contains(&"--fmad=false".to_owned()));
+    }
+}
