@@ -24,7 +24,7 @@ __device__ __forceinline__ f32 neg_inf() { return __uint_as_float(NEG_INF_BITS);
 __device__ __forceinline__ f32 canonical_nan() { return __uint_as_float(CANONICAL_NAN_BITS); }
 
 // By bits, so that no compiler flag can fold it away.
-__device__ __forceinline__ bool is_nan(f32 value) {
+__device__ __forceinline__ bool f32_is_nan(f32 value) {
     return (__float_as_uint(value) & 0x7fffffffu) > POS_INF_BITS;
 }
 
