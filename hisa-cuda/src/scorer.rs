@@ -5,8 +5,8 @@
 //! | column | pooled block | slot | key |
 
 use crate::error::Result;
-use crate::launch::Grid;
 use crate::device::Limits;
+use crate::launch::Grid;
 use crate::shape::{Sizes, at_most};
 use crate::stages::Scoring;
 
@@ -25,10 +25,25 @@ pub(crate) fn grid(
 ) -> Result<Grid> {
     let (h, d) = (sizes.heads, sizes.head_dim);
     let (warps, shared) = match scoring {
-        Scoring::TensorCores => tensor_cores(h, d),
+        Scoring::TensorCores => tensor_cores(h, d, limits.shared_bytes),
         Scoring::Exact => exact(h, d),
     };
     at_most("bytes of shared memory", shared, limits.shared_bytes)?;
     let grid = Grid::rows(sizes.rows, 32 * warps as u32).shared(shared);
     Ok(grid.chunked(columns, CHUNK, limits))
+}
+
+/// Warps, and the shared memory that `common/score_mma.cuh` lays out for them: weights, the query
+/// as f16 fragments, two buffers of keys for each warp. Eight warps where two such blocks fit a
+/// multiprocessor, else four.
+fn tensor_cores(h: usize, d: usize, limit: usize) -> (usize, usize) {
+    let tiles = h.div_ceil(8);
+    let steps = d.div_ceil(16).next_power_of_two().max(2);
+    let fragments = if steps <= 8 { 2 } else { 1 };
+    let bytes = |warps| {
+        let keys = warps * 2 * 16 * fragments * (16 * steps + 16);
+        32 * tiles + 256 * tiles * steps + keys
+    };
+    let warps = if 2 * bytes(8) <= limit { 8 } else { 4 };
+    (warps, bytes(warps))
 }

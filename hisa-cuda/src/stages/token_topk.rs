@@ -67,8 +67,8 @@ pub(crate) fn winners(topk: usize, candidates: usize) -> usize {
     topk.min(candidates).max(1).next_power_of_two()
 }
 
-/// A 64-bit key and a 32-bit slot for each place.
+/// A 64-bit key for each place.
 #[must_use]
 pub(crate) const fn shared_bytes(capacity: usize) -> usize {
-    12 * capacity
+    8 * capacity
 }
