@@ -49,20 +49,16 @@ pub struct Source {
 }
 
 impl Source {
-    /// The source of a unit, as it is in this crate.
+    /// The source of a unit, as it is in this crate, with the headers it includes.
     #[must_use]
     pub fn of(unit: Unit) -> Self {
-        let text = UNITS
-            .iter()
-            .find(|(name, _)| *name == unit.file())
-            .map_or("", |(_, text)| text);
+        let text = text_of(UNITS, unit.file()).unwrap_or_default();
+        let mut headers = Vec::new();
+        add_headers(&mut headers, text);
         Self {
             file: unit.file().to_owned(),
             text: text.to_owned(),
-            headers: HEADERS
-                .iter()
-                .map(|&(name, text)| (name.to_owned(), text.to_owned()))
-                .collect(),
+            headers,
         }
     }
 
@@ -92,6 +88,32 @@ impl Source {
             found,
         })
     }
+}
+
+fn text_of(files: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
+    let found = files.iter().find(|(file, _)| *file == name);
+    found.map(|(_, text)| *text)
+}
+
+/// Adds the headers that a text includes, and those that they include, each once.
+fn add_headers(headers: &mut Vec<(String, String)>, text: &str) {
+    for name in included(text) {
+        let Some(text) = text_of(HEADERS, name) else {
+            // The compiler will name it.
+            continue;
+        };
+        if !headers.iter().any(|(known, _)| known == name) {
+            headers.push((name.to_owned(), text.to_owned()));
+            add_headers(headers, text);
+        }
+    }
+}
+
+fn included(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let name = line.trim().strip_prefix("#include")?.trim();
+        name.strip_prefix('"')?.split('"').next()
+    })
 }
 
 /// How often `find` is in `text`, overlapping or not. An empty text is nowhere.
@@ -133,6 +155,38 @@ mod tests {
             let find = find.to_owned();
             assert_eq!(error, Error::Change { unit, find, found });
         }
+    }
+
+    #[test]
+    fn headers_are_those_that_are_included() {
+        let text = "#include \"common/types.cuh\" // why\n #include <x>\n#include \"y\"";
+        let names: Vec<&str> = included(text).collect();
+        assert_eq!(names, ["common/types.cuh", "y"]);
+        let mut headers = Vec::new();
+        add_headers(&mut headers, text);
+        add_headers(&mut headers, text);
+        assert_eq!(headers.len(), 1);
+        assert_eq!(headers[0].0, "common/types.cuh");
+    }
+
+    #[test]
+    fn the_tables_hold_every_file_of_the_folder() {
+        let kernels = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kernels");
+        let mut files = 0;
+        for (table, folder, ending) in [(UNITS, "", ".cu"), (HEADERS, "common/", ".cuh")] {
+            for entry in std::fs::read_dir(kernels.join(folder)).unwrap() {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                if name.ends_with(ending) {
+                    files += 1;
+                    let name = format!("{folder}{name}");
+                    assert!(
+                        text_of(table, &name).is_some(),
+                        "{name} is not in the table"
+                    );
+                }
+            }
+        }
+        assert_eq!(files, UNITS.len() + HEADERS.len());
     }
 
     #[test]
