@@ -12,12 +12,12 @@ use crate::stages::{
 };
 use crate::{dsa, hisa};
 use cudarc::driver::{CudaSlice, CudaStream};
-use hisa_ref::stages::block_pool::Pooled;
 use hisa_ref::input::{check_dims_match, check_windows};
+use hisa_ref::stages::block_pool::Pooled;
+use hisa_ref::stages::check_rows;
 use hisa_ref::stages::index_map::check_slots;
 use hisa_ref::stages::quantize::{self as quantize_rules, QuantizeOptions, Quantized};
 use hisa_ref::stages::token_scores::check_block_ids;
-use hisa_ref::stages::check_rows;
 use hisa_ref::{E4M3, HisaParams, IndexerInput, Keys, Queries, Rank, Windows};
 use ndarray::{Array1, Array2, ArrayView2};
 use std::sync::Arc;
@@ -79,7 +79,10 @@ impl Host {
         let values = owned.as_slice().unwrap_or_default();
         self.start(9 * values.len() + 4 * rows, 3)?;
         let x = self.arena.put(values)?;
-        let (codes, scale) = (self.arena.reserve::<u8>(x.len())?, self.arena.reserve(rows)?);
+        let (codes, scale) = (
+            self.arena.reserve::<u8>(x.len())?,
+            self.arena.reserve(rows)?,
+        );
         self.arena.upload()?;
         let args = quantize::Args {
             x: quantize::RowSlice::F32(self.arena.read(x)),
@@ -350,9 +353,12 @@ impl Host {
     ) -> Result<Array2<i32>> {
         let sizes = sizes(input.queries(), input.keys().len());
         let plan = hisa::Plan::new(&self.device, sizes, params, scoring)?;
-        self.indexer(input, plan.workspace_bytes(), params.topk_tokens(), |on, input, space, out| {
-            plan.run(on.0, on.1, input, space, out)
-        })
+        self.indexer(
+            input,
+            plan.workspace_bytes(),
+            params.topk_tokens(),
+            |on, input, space, out| plan.run(on.0, on.1, input, space, out),
+        )
     }
 
     /// `indices` of the flat indexer (SPEC 9.2).
@@ -367,9 +373,12 @@ impl Host {
     ) -> Result<Array2<i32>> {
         let sizes = sizes(input.queries(), input.keys().len());
         let plan = dsa::Plan::new(&self.device, sizes, topk, scoring)?;
-        self.indexer(input, plan.workspace_bytes(), topk, |on, input, space, out| {
-            plan.run(on.0, on.1, input, space, out)
-        })
+        self.indexer(
+            input,
+            plan.workspace_bytes(),
+            topk,
+            |on, input, space, out| plan.run(on.0, on.1, input, space, out),
+        )
     }
 
     fn indexer(

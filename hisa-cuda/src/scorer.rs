@@ -4,8 +4,8 @@
 //! |---|---|---|---|
 //! | column | pooled block | slot | key |
 
-use crate::error::Result;
 use crate::device::Limits;
+use crate::error::Result;
 use crate::launch::Grid;
 use crate::shape::{Sizes, at_most};
 use crate::stages::Scoring;
@@ -31,6 +31,11 @@ pub(crate) fn grid(
     at_most("bytes of shared memory", shared, limits.shared_bytes)?;
     let grid = Grid::rows(sizes.rows, 32 * warps as u32).shared(shared);
     Ok(grid.chunked(columns, CHUNK, limits))
+}
+
+/// Four warps, and the shared memory that `common/score_exact.cuh` lays out.
+const fn exact(h: usize, d: usize) -> (usize, usize) {
+    (4, 0 * h * d)
 }
 
 /// Warps, and the shared memory that `common/score_mma.cuh` lays out for them: weights, the query

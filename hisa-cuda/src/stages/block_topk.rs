@@ -54,7 +54,11 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
         size(kept),
         Arg::Small(i32::from(args.rank == Rank::Bf16)),
     ];
-    let threads = if blocks > LONG_ROW { LONG_ROW_THREADS } else { THREADS };
+    let threads = if blocks > LONG_ROW {
+        LONG_ROW_THREADS
+    } else {
+        THREADS
+    };
     let grid = Grid::rows(args.rows, threads);
     let kernel = (Unit::BlockTopk, "block_topk");
     put(device, stream, kernel, grid, &arguments)

@@ -43,7 +43,9 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
     let (blocks, rows) = (args.blocks, args.rows);
     let capacity = winners(args.topk, blocks.slots());
     let (ks, ke) = args.windows.holding(rows)?;
-    let scores = args.token_scores.holding("token_scores", rows * blocks.slots())?;
+    let scores = args
+        .token_scores
+        .holding("token_scores", rows * blocks.slots())?;
     let arguments = [
         Arg::Pointer(scores),
         Arg::Pointer(args.block_ids.holding("block_ids", rows * blocks.kept)?),
