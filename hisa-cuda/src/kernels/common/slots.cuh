@@ -14,8 +14,8 @@ struct BlockColumns {
     i64 blocks;
     BlockWindow window;
 
-    __device__ BlockColumns(Window keys, i64 n, i64 nb, i64 b)
-        : blocks(nb), window(block_window(keys, b)) {
+    __device__ BlockColumns(Window visible, i64 nb, i64 b)
+        : blocks(nb), window(block_window(visible, b)) {
         // A pooled tensor shorter than ceil(n / b) blocks must not be read behind its end.
         window.last = smaller(window.last, nb);
     }
