@@ -1,21 +1,28 @@
 //! Compiles units into shared libraries, once for each text.
 
+use libloading::Library;
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
-pub(super) type Shared = libloading::Library;
+/// A loaded library. Calls into it must not overlap, as its threads and shared memory are static.
+pub(super) type Shared = &'static Mutex<Library>;
+
+type Slot = &'static OnceLock<Mutex<Library>>;
 
 /// Undefined behaviour that a device would turn into wrong numbers or faults.
 const CHECKS: &str = "-fsanitize=shift,bounds,alignment,signed-integer-overflow,\
                       integer-divide-by-zero,float-cast-overflow";
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 10] = [
     "-std=c++17",
     "-O1",
     "-g",
     "-w",
     "-fPIC",
+    "-fpermissive",
+    "-I.",
     "-fvisibility=hidden",
     "-ffp-contract=off",
     "-fno-strict-aliasing",
@@ -59,44 +66,82 @@ pub(crate) fn kernel_text(file: &str) -> String {
     std::fs::read_to_string(package().join("src/kernels").join(file)).unwrap()
 }
 
-/// The library of a unit, compiled unless the same text was compiled before.
-pub(super) fn unit(file: &str, text: &str, defines: &[&str]) -> Shared {
+/// The library of a unit, compiled unless the same texts were compiled before.
+///
+/// `texts` replace files of `src/kernels`, or add to them, by their path in that folder.
+pub(super) fn unit(file: &str, texts: &[(&str, String)], defines: &[&str]) -> Shared {
     let mut sources = headers();
-    sources.push((file.to_owned(), text.replace(DYNAMIC, &dynamic(text))));
-    sources.push(("unit.cpp".to_owned(), wrapper(file, text)));
-    let folder = folder(&sources, defines);
-    let library = folder.join("unit.so");
-    if !library.exists() {
-        let scratch = write(&folder, &sources);
-        let mut objects = vec![compile(scratch.path(), "unit.cpp", defines, &[CHECKS])];
-        if defines.is_empty() {
-            objects.extend(runtime().iter().map(|name| folder_of_runtime().join(name)));
-        } else {
-            let names = SOURCES.iter();
-            objects.extend(names.map(|name| compile(scratch.path(), name, defines, &[])));
-        }
-        link(scratch.path(), &objects);
-        keep(scratch, &folder);
+    for &(name, ref text) in texts {
+        sources.retain(|(known, _)| known != name);
+        sources.push((name.to_owned(), text.clone()));
     }
-    // SAFETY: its initialisers only fill in the table of entries.
-    unsafe { Shared::new(&library).unwrap() }
+    if texts.iter().all(|&(name, _)| name != file) {
+        sources.push((file.to_owned(), kernel_text(file)));
+    }
+    let names = included(file, &sources);
+    sources.retain(|(name, _)| !name.starts_with("common/") || names.contains(name));
+    let kernels = sources.iter().filter(|(name, _)| names.contains(name));
+    let wrapper = wrapper(file, kernels.flat_map(|(_, text)| entries(text)));
+    for (_, text) in &mut sources {
+        *text = text.replace(
+            DYNAMIC,
+            "#define dynamic_shared (emulator::shared_memory())",
+        );
+    }
+    sources.push(("unit.cpp".to_owned(), wrapper));
+    let folder = folder(&sources, defines);
+    slot(&folder).get_or_init(|| {
+        if !folder.exists() {
+            build(&folder, &sources, defines);
+        }
+        // SAFETY: its initialisers only fill in the table of entries.
+        Mutex::new(unsafe { Library::new(folder.join("unit.so")).unwrap() })
+    })
 }
 
-/// What stands where dynamic shared memory was declared.
-fn dynamic(text: &str) -> String {
-    let global = text.lines().any(|line| line.starts_with(DYNAMIC));
-    let form = if global {
-        "#define dynamic_shared (emulator::shared_memory())"
+/// Where the library of this folder stands once it is loaded: there is one for all who ask.
+fn slot(folder: &Path) -> Slot {
+    static SLOTS: Mutex<Option<HashMap<PathBuf, Slot>>> = Mutex::new(None);
+    let mut slots = SLOTS.lock().unwrap();
+    let slots = slots.get_or_insert_default();
+    slots.entry(folder.to_owned()).or_insert_with(|| Box::leak(Box::default()))
+}
+
+fn build(folder: &Path, sources: &[(String, String)], defines: &[&str]) {
+    let scratch = write(folder, sources);
+    let mut objects = vec![compile(scratch.path(), "unit.cpp", defines, &[CHECKS])];
+    if defines.is_empty() {
+        objects.extend(runtime().iter().map(|name| folder_of_runtime().join(name)));
     } else {
-        "unsigned char* const dynamic_shared = emulator::shared_memory();"
-    };
-    form.to_owned()
+        let names = SOURCES.iter();
+        objects.extend(names.map(|name| compile(scratch.path(), name, defines, &[])));
+    }
+    link(scratch.path(), &objects);
+    keep(scratch, folder);
+}
+
+/// The file and all that it includes, directly or not.
+fn included(file: &str, sources: &[(String, String)]) -> Vec<String> {
+    let mut names = vec![file.to_owned()];
+    let mut next = 0;
+    while let Some(name) = names.get(next) {
+        next += 1;
+        let text = sources.iter().find(|(known, _)| known == name);
+        let lines = text.iter().flat_map(|(_, text)| text.lines());
+        let found: Vec<_> = lines
+            .filter_map(|line| line.strip_prefix("#include \"")?.split('"').next())
+            .filter(|name| !names.iter().any(|known| known == name))
+            .map(str::to_owned)
+            .collect();
+        names.extend(found);
+    }
+    names
 }
 
 /// Entries have internal linkage here, so that units cannot meet.
-fn wrapper(file: &str, text: &str) -> String {
+fn wrapper(file: &str, entries: impl Iterator<Item = String>) -> String {
     let mut wrapper = format!("#include \"cuda.hpp\"\nnamespace {{\n#include \"{file}\"\n}}\n");
-    for name in entries(text) {
+    for name in entries {
         wrapper += &format!("EMULATOR_ENTRY({name})\n");
     }
     wrapper
@@ -222,7 +267,7 @@ fn compile(folder: &Path, source: &str, defines: &[&str], more: &[&str]) -> Path
 
 fn link(folder: &Path, objects: &[PathBuf]) {
     let mut command = Command::new(compiler());
-    command.args(["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-o"]);
+    command.args(["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs,-z,nodelete", "-o"]);
     run(command.arg(folder.join("unit.so")).args(objects).arg("-lm"));
 }
 

@@ -4,7 +4,6 @@ mod build;
 
 use build::Shared;
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::sync::Mutex;
 
 pub(crate) use build::{have_compiler, kernel_text};
 
@@ -94,18 +93,18 @@ type Emulate = unsafe extern "C" fn(*const Request, *mut c_char, usize) -> c_int
 
 /// A compiled source file of kernels.
 pub(crate) struct Unit {
-    library: Mutex<Shared>,
+    library: Shared,
 }
 
 impl Unit {
     /// The unit of this name in `src/kernels`, on the tensor cores of `sm_90`.
     pub(crate) fn kernel(file: &str) -> Self {
-        Self::from_text(file, &kernel_text(file), &[])
+        Self::with(file, &[], &[])
     }
 
-    /// A unit from a text, with definitions for the emulator.
-    pub(crate) fn from_text(file: &str, text: &str, defines: &[&str]) -> Self {
-        let library = Mutex::new(build::unit(file, text, defines));
+    /// A unit whose files are replaced by texts, with definitions for the emulator.
+    pub(crate) fn with(file: &str, texts: &[(&str, String)], defines: &[&str]) -> Self {
+        let library = build::unit(file, texts, defines);
         Self { library }
     }
 

@@ -1,7 +1,7 @@
 // The instructions of src/kernels/common/ptx.cuh, computed. Fragments are laid out as PTX says.
 #pragma once
 
-#include "types.cuh"
+#include "common/types.cuh"
 
 template <int M>
 struct Fragment {
