@@ -27,12 +27,25 @@ const SIZES: [(usize, usize); 16] = [
 ];
 
 /// A case of every size and taste. One of four has many rows.
-fn cases(seed: u64, mut check: impl FnMut(&mut Draw, Shape, Taste) -> Result<(), String>) -> Result<(), String> {
+fn cases(
+    seed: u64,
+    mut check: impl FnMut(&mut Draw, Shape, Taste) -> Result<(), String>,
+) -> Result<(), String> {
     for (number, (n, b)) in SIZES.into_iter().enumerate() {
         for taste in TASTES {
             let mut draw = Draw::new(seed * 1000 + number as u64 * 10 + taste as u64);
             let m = if draw.once_in(4) { 7 } else { 3 };
-            check(&mut draw, Shape { m, n, h: 1, d: 1, b }, taste)?;
+            check(
+                &mut draw,
+                Shape {
+                    m,
+                    n,
+                    h: 1,
+                    d: 1,
+                    b,
+                },
+                taste,
+            )?;
         }
     }
     Ok(())
@@ -52,7 +65,11 @@ pub(crate) fn check_block_mask(unit: &Unit) -> Result<(), String> {
         let rows = Rows::draw(draw, m, n, b);
         let before = scores(draw, taste, m, shape.blocks());
         let mut got = flat(&before).to_vec();
-        let launch = Launch { grid: [m, draw.pick(&[1, 2, 5])], block: 64, shared: 0 };
+        let launch = Launch {
+            grid: [m, draw.pick(&[1, 2, 5])],
+            block: 64,
+            shared: 0,
+        };
         let mut args = [
             in_place(&mut got),
             input(&rows.ks),
@@ -65,7 +82,13 @@ pub(crate) fn check_block_mask(unit: &Unit) -> Result<(), String> {
         let mut expected = before;
         block_mask::run(&mut expected, &rows.windows, b).unwrap();
         let expected = bits(&expected);
-        differs("block_mask", &(shape, &rows), shape.blocks(), &bits(&got), &expected)
+        differs(
+            "block_mask",
+            &(shape, &rows),
+            shape.blocks(),
+            &bits(&got),
+            &expected,
+        )
     })
 }
 
@@ -78,7 +101,11 @@ pub(crate) fn check_block_topk(unit: &Unit) -> Result<(), String> {
         for rank in [Rank::Bf16, Rank::F32] {
             let topk = draw.pick(&[1, 2, 3, 5, 31, 33, 64, 100]);
             let mut got = vec![0i32; m * topk];
-            let launch = Launch { grid: [m, 1], block: draw.pick(&[32, 128]), shared: 0 };
+            let launch = Launch {
+                grid: [m, 1],
+                block: draw.pick(&[32, 128]),
+                shared: 0,
+            };
             let mut args = [
                 input(flat(&masked)),
                 input(&rows.ks),
@@ -92,14 +119,22 @@ pub(crate) fn check_block_topk(unit: &Unit) -> Result<(), String> {
             ];
             unit.launch("block_topk", launch, &mut args)?;
             let expected = block_topk::run(masked.view(), &rows.windows, b, topk, rank).unwrap();
-            differs("block_topk", &(shape, rank, &rows), topk, &got, flat(&expected))?;
+            differs(
+                "block_topk",
+                &(shape, rank, &rows),
+                topk,
+                &got,
+                flat(&expected),
+            )?;
         }
         Ok(())
     })
 }
 
 fn ids(draw: &mut Draw, m: usize, columns: usize, blocks: usize) -> Array2<i32> {
-    let ids: Vec<i32> = (0..m).flat_map(|_| draw.block_ids(columns, blocks)).collect();
+    let ids: Vec<i32> = (0..m)
+        .flat_map(|_| draw.block_ids(columns, blocks))
+        .collect();
     Array2::from_shape_vec((m, columns), ids).unwrap()
 }
 
@@ -119,7 +154,11 @@ pub(crate) fn check_token_topk(unit: &Unit) -> Result<(), String> {
         let capacity = topk.min(columns * b).next_power_of_two();
         let mut got = vec![0i32; m * topk];
         let block = draw.pick(&[32, 64, 256]);
-        let launch = Launch { grid: [m, 1], block, shared: 8 * capacity };
+        let launch = Launch {
+            grid: [m, 1],
+            block,
+            shared: 8 * capacity,
+        };
         let mut args = [
             input(flat(&scores)),
             input(flat(&ids)),
@@ -134,7 +173,13 @@ pub(crate) fn check_token_topk(unit: &Unit) -> Result<(), String> {
         ];
         unit.launch("token_topk", launch, &mut args)?;
         let expected = token_topk::run(scores.view(), ids.view(), &rows.windows, b, topk).unwrap();
-        differs("token_topk", &(shape, topk, &rows, &ids), topk, &got, flat(&expected))
+        differs(
+            "token_topk",
+            &(shape, topk, &rows, &ids),
+            topk,
+            &got,
+            flat(&expected),
+        )
     })
 }
 
@@ -147,7 +192,11 @@ pub(crate) fn check_flat_topk(unit: &Unit) -> Result<(), String> {
         let capacity = topk.min(n).next_power_of_two();
         let mut got = vec![0i32; m * topk];
         let block = draw.pick(&[32, 64, 256]);
-        let launch = Launch { grid: [m, 1], block, shared: 8 * capacity };
+        let launch = Launch {
+            grid: [m, 1],
+            block,
+            shared: 8 * capacity,
+        };
         let mut args = [
             input(flat(&scores)),
             input(&rows.ks),
@@ -159,11 +208,21 @@ pub(crate) fn check_flat_topk(unit: &Unit) -> Result<(), String> {
         ];
         unit.launch("flat_topk", launch, &mut args)?;
         // The flat selection is that over blocks of one key, all of them chosen (9.2, 7.2).
-        let all = Array2::from_shape_fn((m, n.max(1)), |(_, key)| if n == 0 { -1 } else { key as i32 });
-        let padded = Array2::from_shape_fn((m, n.max(1)), |at| scores.get(at).copied().unwrap_or(0.0));
+        let all = Array2::from_shape_fn(
+            (m, n.max(1)),
+            |(_, key)| if n == 0 { -1 } else { key as i32 },
+        );
+        let padded =
+            Array2::from_shape_fn((m, n.max(1)), |at| scores.get(at).copied().unwrap_or(0.0));
         let slots = token_topk::run(padded.view(), all.view(), &rows.windows, 1, topk).unwrap();
         let expected = index_map::run(slots.view(), all.view(), &rows.windows, 1).unwrap();
-        differs("flat_topk", &(shape, topk, &rows), topk, &got, flat(&expected))
+        differs(
+            "flat_topk",
+            &(shape, topk, &rows),
+            topk,
+            &got,
+            flat(&expected),
+        )
     })
 }
 
@@ -174,15 +233,18 @@ pub(crate) fn check_index_map(unit: &Unit) -> Result<(), String> {
         let rows = Rows::draw(draw, m, n, b);
         let ids = ids(draw, m, columns, shape.blocks());
         let scores = scores(draw, taste, m, columns * b);
-        let mut slots =
-            token_topk::run(scores.view(), ids.view(), &rows.windows, b, topk).unwrap();
+        let mut slots = token_topk::run(scores.view(), ids.view(), &rows.windows, b, topk).unwrap();
         for slot in &mut slots {
             if draw.once_in(6) {
                 *slot = -1;
             }
         }
         let mut got = vec![0i32; m * topk];
-        let launch = Launch { grid: [m, draw.pick(&[1, 3])], block: 64, shared: 0 };
+        let launch = Launch {
+            grid: [m, draw.pick(&[1, 3])],
+            block: 64,
+            shared: 0,
+        };
         let mut args = [
             input(flat(&slots)),
             input(flat(&ids)),
@@ -196,7 +258,13 @@ pub(crate) fn check_index_map(unit: &Unit) -> Result<(), String> {
         ];
         unit.launch("index_map", launch, &mut args)?;
         let expected = index_map::run(slots.view(), ids.view(), &rows.windows, b).unwrap();
-        differs("index_map", &(shape, &rows, &ids), topk, &got, flat(&expected))
+        differs(
+            "index_map",
+            &(shape, &rows, &ids),
+            topk,
+            &got,
+            flat(&expected),
+        )
     })
 }
 
@@ -221,7 +289,11 @@ pub(crate) fn check_block_sparse(unit: &Unit) -> Result<(), String> {
         let trace = hisa_ref::block_sparse::trace(&indexer.unwrap(), &params).unwrap();
         let (columns, width) = (trace.block_ids.ncols(), trace.indices.ncols());
         let mut got = vec![0i32; m * width];
-        let launch = Launch { grid: [m, 1], block: draw.pick(&[32, 96, 256]), shared: 0 };
+        let launch = Launch {
+            grid: [m, 1],
+            block: draw.pick(&[32, 96, 256]),
+            shared: 0,
+        };
         let mut args = [
             input(flat(&trace.block_ids)),
             input(&rows.ks),
@@ -232,7 +304,13 @@ pub(crate) fn check_block_sparse(unit: &Unit) -> Result<(), String> {
             Arg::scalar(columns as i64),
         ];
         unit.launch("block_sparse_indices", launch, &mut args)?;
-        differs("block_sparse", &(shape, topk, &rows), width, &got, flat(&trace.indices))
+        differs(
+            "block_sparse",
+            &(shape, topk, &rows),
+            width,
+            &got,
+            flat(&trace.indices),
+        )
     })
 }
 

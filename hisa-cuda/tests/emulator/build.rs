@@ -104,7 +104,9 @@ fn slot(folder: &Path) -> Slot {
     static SLOTS: Mutex<Option<HashMap<PathBuf, Slot>>> = Mutex::new(None);
     let mut slots = SLOTS.lock().unwrap();
     let slots = slots.get_or_insert_default();
-    slots.entry(folder.to_owned()).or_insert_with(|| Box::leak(Box::default()))
+    slots
+        .entry(folder.to_owned())
+        .or_insert_with(|| Box::leak(Box::default()))
 }
 
 fn build(folder: &Path, sources: &[(String, String)], defines: &[&str]) {
