@@ -19,7 +19,7 @@ const FLAGS: [&str; 10] = [
     "-std=c++17",
     "-O1",
     "-g",
-    "-w",
+    "-Werror=float-conversion",
     "-fPIC",
     "-fpermissive",
     "-I.",
