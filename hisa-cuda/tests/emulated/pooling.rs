@@ -20,6 +20,7 @@ fn activations(draw: &mut Draw, taste: Taste, rows: usize, d: usize) -> Array2<f
             *value = match taste {
                 _ if special && draw.once_in(d) => draw.special(),
                 Taste::Ties => draw.pick(&[448.0, 17.0, -17.0, 0.0, -0.0, 1.0625, 464.0]) * size,
+                Taste::Edge => draw.number(taste) + draw.number(taste),
                 Taste::Plain | Taste::Wild => draw.real(size),
             };
         }

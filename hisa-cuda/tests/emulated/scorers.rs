@@ -285,3 +285,24 @@ kernel_tests! {
     token_scores_mma_is_the_model: "token_scores.cu", check_token_scores_mma;
     flat_scores_mma_is_the_model: "dsa.cu", check_flat_scores_mma;
 }
+
+const TRIAL: &str = r#"
+#include "common/slots.cuh"
+#include "common/score_exact.cuh"
+extern "C" __global__ void __launch_bounds__(256, 2)
+    block_scores_exact(const u8* q, const f32* weights, const u8* pooled_k, const f32* pooled_scale,
+                     const i32* ks, const i32* ke, f32* out, i64 n, i64 nb, i32 h, i32 d, i64 b) {
+    const i64 row = blockIdx.x;
+    const BlockColumns columns(load_window(ks, ke, row, n), nb, b);
+    score_exact(columns, nb, q + row * h * d, weights + row * h, pooled_k, pooled_scale, out + row * nb, h, d);
+}
+"#;
+#[test]
+fn trial() {
+    let unit = Unit::with(
+        "block_scores.cu",
+        &[("block_scores.cu", TRIAL.to_owned())],
+        &[],
+    );
+    check(&unit, Rule::Exact, Columns::Blocks).unwrap();
+}

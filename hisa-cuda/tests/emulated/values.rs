@@ -12,10 +12,12 @@ pub(crate) enum Taste {
     Ties,
     /// Any bits, NaN and infinities among them.
     Wild,
+    /// Sums on the middle between two f32, or a hair beside it.
+    Edge,
 }
 
 /// All tastes.
-pub(crate) const TASTES: [Taste; 3] = [Taste::Plain, Taste::Ties, Taste::Wild];
+pub(crate) const TASTES: [Taste; 4] = [Taste::Plain, Taste::Ties, Taste::Wild, Taste::Edge];
 
 /// A stream of choices.
 #[derive(Debug)]
@@ -76,6 +78,11 @@ impl Draw {
         match taste {
             Taste::Plain => self.real(4.0),
             Taste::Ties => self.pick(&[0.0, -0.0, 1.0, 1.0, -1.0, 2.0, 1.003_906_3]),
+            Taste::Edge => {
+                let exponent = self.pick(&[0, 0, 1, 24, -24, -24, -25, -48, -70]);
+                let power = 2f32.powi(exponent);
+                self.pick(&[power, -power])
+            }
             Taste::Wild if self.once_in(8) => self.special(),
             Taste::Wild => f32::from_bits(self.bits() as u32),
         }
@@ -86,13 +93,17 @@ impl Draw {
         match taste {
             Taste::Plain => self.real(0.5) + 0.5,
             Taste::Ties => self.pick(&[1.0, 0.5, 0.0]),
+            Taste::Edge => {
+                let exponent = self.pick(&[0, 0, 0, -23, -24, -60, -127, -130]);
+                self.pick(&[1.0, 3.0, 1.25]) * 2f32.powi(exponent)
+            }
             Taste::Wild => self.number(taste),
         }
     }
 
     pub(crate) fn code(&mut self, taste: Taste) -> E4M3 {
         let bits = match taste {
-            Taste::Ties => self.pick(&[0x38, 0x38, 0xB8, 0x00, 0x80, 0x40]),
+            Taste::Ties | Taste::Edge => self.pick(&[0x38, 0x38, 0xB8, 0x00, 0x80, 0x40]),
             Taste::Wild if self.once_in(400) => self.pick(&[0x7F, 0xFF]),
             Taste::Plain | Taste::Wild => self.bits() as u8,
         };
