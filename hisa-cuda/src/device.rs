@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::kernel::Unit;
-use crate::toolchain::{Arch, Cache, Compiler, Source, driver};
+use crate::toolchain::{Arch, Compiler, Source, driver};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{CUdevice_attribute, CUfunction_attribute, CUresult};
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream};
@@ -73,7 +73,7 @@ impl Device {
         Ok(Self {
             context,
             limits,
-            compiler: Compiler::new(Cache::from_environment()),
+            compiler: Compiler::new()?,
             sources,
             loaded: Mutex::default(),
         })
@@ -182,25 +182,12 @@ fn limits(context: &Arc<CudaContext>) -> Result<Limits> {
     let (major, minor) = call(what, context.compute_capability())?;
     let part = |number: i32| u32::try_from(number).unwrap_or(0);
     Ok(Limits {
-        arch: Arch::from_capability(part(major), part(minor))
-            .map_err(|error| named(error, &name))?,
+        arch: Arch::from_capability(&name, part(major), part(minor))?,
         name,
         multiprocessors: size(MULTIPROCESSORS)?,
         shared_bytes: size(SHARED)?,
         memory: call(what, context.total_mem())?,
     })
-}
-
-/// The refusal of a GPU with the GPU's name.
-fn named(error: Error, gpu: &str) -> Error {
-    match error {
-        Error::DeviceTooOld { major, minor, .. } => Error::DeviceTooOld {
-            name: gpu.to_owned(),
-            major,
-            minor,
-        },
-        other => other,
-    }
 }
 
 /// A driver's answer with what was asked.

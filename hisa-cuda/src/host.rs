@@ -96,7 +96,7 @@ impl Host {
         quantize::launch(&self.device, self.arena.stream(), &args)?;
         self.arena.download()?;
         Ok(Quantized {
-            codes: self.matrix(codes.cast::<E4M3>(), head_dim)?,
+            codes: self.matrix(codes.cast::<E4M3>(), (rows, head_dim))?,
             scale: Array1::from_vec(self.arena.get(scale)?.to_vec()),
         })
     }
@@ -126,7 +126,7 @@ impl Host {
         block_pool::launch(&self.device, self.arena.stream(), &args)?;
         self.arena.download()?;
         Ok(Pooled {
-            codes: self.matrix(pooled_k.cast::<E4M3>(), d)?,
+            codes: self.matrix(pooled_k.cast::<E4M3>(), (blocks, d))?,
             scales: Array1::from_vec(self.arena.get(pooled_scale)?.to_vec()),
         })
     }
@@ -164,7 +164,7 @@ impl Host {
         };
         block_scores::launch(&self.device, self.arena.stream(), &args)?;
         self.arena.download()?;
-        self.matrix(scores, columns)
+        self.matrix(scores, (sizes.rows, columns))
     }
 
     /// Masks `[M, Nb]` scores in place (SPEC 4).
@@ -193,7 +193,7 @@ impl Host {
         };
         block_mask::launch(&self.device, self.arena.stream(), &args)?;
         self.arena.download()?;
-        *scores = self.matrix(masked, columns)?;
+        *scores = self.matrix(masked, (rows, columns))?;
         Ok(())
     }
 
@@ -228,7 +228,7 @@ impl Host {
         };
         block_topk::launch(&self.device, self.arena.stream(), &args)?;
         self.arena.download()?;
-        self.matrix(ids, block_topk)
+        self.matrix(ids, (rows, block_topk))
     }
 
     /// `[M, S]` scores of the keys of kept blocks (SPEC 6).
@@ -265,7 +265,7 @@ impl Host {
         };
         token_scores::launch(&self.device, self.arena.stream(), &args)?;
         self.arena.download()?;
-        self.matrix(scores, columns)
+        self.matrix(scores, (sizes.rows, columns))
     }
 
     /// `[M, K]` slots, best first (SPEC 7).
@@ -303,7 +303,7 @@ impl Host {
         };
         token_topk::launch(&self.device, self.arena.stream(), &args)?;
         self.arena.download()?;
-        self.matrix(slots, topk)
+        self.matrix(slots, (rows, topk))
     }
 
     /// `[M, K]` ids relative to the windows (SPEC 8).
@@ -338,7 +338,7 @@ impl Host {
         };
         index_map::launch(&self.device, self.arena.stream(), &args)?;
         self.arena.download()?;
-        self.matrix(indices, topk)
+        self.matrix(indices, (rows, topk))
     }
 
     /// `indices` of the whole indexer (SPEC 9.1).
@@ -405,7 +405,7 @@ impl Host {
         let mut out = self.arena.write(indices);
         run((&self.device, &stream), &slices, &mut space, &mut out)?;
         self.arena.download()?;
-        self.matrix(indices, topk)
+        self.matrix(indices, (sizes.rows, topk))
     }
 
     /// Nb, where the matrix has that many columns.
@@ -469,10 +469,9 @@ impl Host {
         })
     }
 
-    fn matrix<T: Plain>(&self, place: Place<T>, columns: usize) -> Result<Array2<T>> {
+    fn matrix<T: Plain>(&self, place: Place<T>, shape: (usize, usize)) -> Result<Array2<T>> {
         let values = self.arena.get(place)?.to_vec();
-        let rows = values.len().checked_div(columns).unwrap_or(0);
-        Ok(Array2::from_shape_vec((rows, columns), values)
+        Ok(Array2::from_shape_vec(shape, values)
             .unwrap_or_else(|_| unreachable!("rows * columns elements were reserved")))
     }
 }

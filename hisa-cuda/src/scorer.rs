@@ -33,9 +33,10 @@ pub(crate) fn grid(
     Ok(grid.chunked(columns, CHUNK, limits))
 }
 
-/// Four warps, and the shared memory that `common/score_exact.cuh` lays out.
+/// Warps, and the shared memory that `common/score_exact.cuh` lays out: the query, decoded by half.
 const fn exact(h: usize, d: usize) -> (usize, usize) {
-    (4, 0 * h * d)
+    let heads = h.next_multiple_of(32);
+    (8, 2 * heads * d.next_multiple_of(16) + 8 * heads)
 }
 
 /// Warps, and the shared memory that `common/score_mma.cuh` lays out for them: weights, the query
@@ -51,4 +52,55 @@ fn tensor_cores(h: usize, d: usize, limit: usize) -> (usize, usize) {
     };
     let warps = if 2 * bytes(8) <= limit { 8 } else { 4 };
     (warps, bytes(warps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toolchain::Arch;
+
+    const SCORINGS: [Scoring; 2] = [Scoring::Exact, Scoring::TensorCores];
+
+    fn limits(shared_bytes: usize) -> Limits {
+        Limits {
+            name: "test".to_owned(),
+            arch: Arch::CI[0],
+            multiprocessors: 100,
+            shared_bytes,
+            memory: 1 << 35,
+        }
+    }
+
+    fn sizes(heads: usize, head_dim: usize) -> Sizes {
+        Sizes {
+            rows: 1000,
+            keys: 1000,
+            heads,
+            head_dim,
+        }
+    }
+
+    #[test]
+    fn every_row_fits_the_smallest_multiprocessor() {
+        // 99 KiB: what a block may have on sm_86, sm_89 and sm_120.
+        let limits = limits(99 << 10);
+        for scoring in SCORINGS {
+            for h in 1..=crate::shape::HEADS_MAX {
+                for d in 1..=crate::shape::HEAD_DIM_MAX {
+                    let grid = grid(scoring, &sizes(h, d), 8192, &limits);
+                    assert!(grid.is_ok(), "{scoring:?} {h} {d}: {grid:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn large_multiprocessors_get_more_warps() {
+        let of = |bytes| {
+            let limits = limits(bytes);
+            grid(Scoring::TensorCores, &sizes(64, 128), 8192, &limits).unwrap()
+        };
+        assert_eq!((of(227 << 10).threads, of(99 << 10).threads), (256, 128));
+        assert_eq!(of(227 << 10).shared, 256 + 16_384 + 73_728);
+    }
 }

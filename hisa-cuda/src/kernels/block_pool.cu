@@ -132,7 +132,7 @@ __device__ __forceinline__ f32 mean_of(const Keys& keys, const Sum& total, i32 d
     const f64 none = total.sum - total.sum;
     if (none != 0) {
         const f32 mean = __double2float_rn(total.sum);
-        return is_nan(mean) ? canonical_nan() : mean;
+        return f32_is_nan(mean) ? canonical_nan() : mean;
     }
     f32 mean;
     const bool decided = decided_mean(total, static_cast<f64>(keys.end - keys.start), mean);

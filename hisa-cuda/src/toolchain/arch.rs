@@ -29,14 +29,14 @@ impl Arch {
         Self { major, minor }
     }
 
-    /// The architecture of a GPU of this compute capability.
+    /// The architecture of the GPU `name`, from its compute capability.
     ///
     /// # Errors
-    /// [`Error::DeviceTooOld`] below 8.0; the caller knows the GPU's name, this function does not.
-    pub fn from_capability(major: u32, minor: u32) -> Result<Self> {
+    /// [`Error::DeviceTooOld`] below 8.0.
+    pub fn from_capability(name: &str, major: u32, minor: u32) -> Result<Self> {
         if major < 8 {
             return Err(Error::DeviceTooOld {
-                name: "the GPU".to_owned(),
+                name: name.to_owned(),
                 major,
                 minor,
             });
@@ -60,17 +60,17 @@ mod tests {
     fn names_are_those_of_the_compiler() {
         let names = Arch::CI.map(|arch| arch.to_string());
         assert_eq!(names, ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"]);
-        let found = Arch::from_capability(10, 3).map(|arch| arch.to_string());
+        let found = Arch::from_capability("B300", 10, 3).map(|arch| arch.to_string());
         assert_eq!(found.as_deref(), Ok("sm_103a"));
     }
 
     #[test]
     fn gpus_before_8_0_are_refused() {
-        assert!(Arch::from_capability(8, 0).is_ok());
-        let error = Arch::from_capability(7, 5).unwrap_err();
+        assert!(Arch::from_capability("A100", 8, 0).is_ok());
+        let error = Arch::from_capability("T4", 7, 5).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the GPU has compute capability 7.5; kernels need 8.0 or later"
+            "T4 has compute capability 7.5; kernels need 8.0 or later"
         );
     }
 }

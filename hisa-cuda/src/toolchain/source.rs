@@ -12,10 +12,36 @@ macro_rules! files {
 }
 
 /// The headers, by the names that `#include` uses.
-const HEADERS: &[(&str, &str)] = files!["common/types.cuh"];
+const HEADERS: &[(&str, &str)] = files![
+    "common/best.cuh",
+    "common/columns.cuh",
+    "common/cta.cuh",
+    "common/e4m3.cuh",
+    "common/flat_topk.cuh",
+    "common/order.cuh",
+    "common/ptx.cuh",
+    "common/score_exact.cuh",
+    "common/score_mma.cuh",
+    "common/select.cuh",
+    "common/slots.cuh",
+    "common/sort.cuh",
+    "common/types.cuh",
+    "common/wide.cuh",
+];
 
 /// The units.
-const UNITS: &[(&str, &str)] = files![];
+const UNITS: &[(&str, &str)] = files![
+    "quantize.cu",
+    "block_pool.cu",
+    "block_scores.cu",
+    "block_mask.cu",
+    "block_topk.cu",
+    "token_scores.cu",
+    "token_topk.cu",
+    "index_map.cu",
+    "dsa.cu",
+    "block_sparse.cu",
+];
 
 /// The options of every compilation, the architecture aside. Fused only where written, no
 /// approximations, and no file of the machine it runs on.

@@ -183,7 +183,7 @@ __device__ __forceinline__ HeadSum head_sum(const Staged& staged, const Key& key
 __device__ __forceinline__ bool decided_score(const HeadSum& total, f32 scale, i32 heads,
                                               f32& score) {
     const f64 product = __dmul_rn(total.sum, scale);
-    if (total.sum - total.sum != 0 || is_nan(scale)) {
+    if (total.sum - total.sum != 0 || f32_is_nan(scale)) {
         // An infinite or NaN sum comes from the inputs alone: V.7 is the arithmetic of IEEE 754.
         score = product != product ? canonical_nan() : __double2float_rn(product);
         return true;
