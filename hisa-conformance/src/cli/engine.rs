@@ -314,7 +314,7 @@ fn info(plan: &Plan, title: &Title, outcome: &RunOutcome) -> RunInfo {
 /// What a report says of a backend on trial now.
 pub(super) fn info_of(backend: &str) -> RunInfo {
     let declared = backend::by_name(backend);
-    let arithmetic = declared.map(|declared| declared.capabilities().arithmetic());
+    let arithmetic = declared.ok().map(|declared| declared.capabilities().arithmetic());
     RunInfo {
         backend: backend.to_owned(),
         basis: backend::basis_of(backend).name().to_owned(),

@@ -69,7 +69,7 @@ impl Names {
                 let mutants = mutants.map(|one| row(&format!("mutant:{}", one.name), one.about));
                 let simulated = Simulated::names();
                 let arithmetic = |name: &String| {
-                    let made = backend::by_name(name)?;
+                    let made = backend::by_name(name).ok()?;
                     Some(row(
                         name,
                         &format!("Arithmetic {}.", made.capabilities().arithmetic()),

@@ -194,6 +194,9 @@ pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
     while let Some((_, batch)) = queue.next() {
         let part = worker.batch(&batch, &mut |_| {}).map_err(refused)?;
         summary.merge(part, plan.findings_max);
+        if worker.ending().is_some() {
+            break;
+        }
     }
     summary.choose(plan.findings_max);
     Ok(RunOutcome {

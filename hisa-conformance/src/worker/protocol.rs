@@ -110,6 +110,16 @@ pub enum Request {
     Copy,
 }
 
+/// Why a worker ends after an answer, and how far the answer reaches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ending {
+    /// Cases of the batch that the answer covers, the one in which the backend broke included.
+    pub done: u64,
+    /// What happened to the backend.
+    pub why: String,
+}
+
 /// What a worker says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -122,6 +132,8 @@ pub enum Reply {
     Op(String),
     /// The job has come to an end, and the rest is the engine's own work.
     Idle,
+    /// The worker ends after its next answer.
+    Ending(Ending),
     /// The request is answered.
     Done(Box<Summary>),
     /// What there is to say about a failure.
