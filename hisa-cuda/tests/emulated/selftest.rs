@@ -118,7 +118,7 @@ fn memory_beside_tensors_is_guarded() {
     }
     let unit = unit(&[]);
     let x = [7u32; 10];
-    let mut beside = |read: i64, write: i64| {
+    let beside = |read: i64, write: i64| {
         let mut out = [0u32; 3];
         let mut args = [
             input(&x),
