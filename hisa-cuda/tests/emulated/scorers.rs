@@ -63,7 +63,7 @@ impl Rule {
     }
 
     /// Bytes of dynamic shared memory, as the headers of the scorers say.
-    fn shared(self, h: usize, d: usize, block: usize) -> usize {
+    pub(crate) fn shared(self, h: usize, d: usize, block: usize) -> usize {
         match self {
             Self::Exact => {
                 let heads = h.next_multiple_of(32);
