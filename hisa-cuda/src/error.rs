@@ -42,11 +42,23 @@ pub enum Error {
         /// Of its compute capability.
         minor: u32,
     },
-    /// The run-time compiler is not there.
-    #[error("no NVRTC: looked for {}", list(.searched))]
+    /// The run-time compiler is not there, or none of those there can be used.
+    #[error("no NVRTC 12.4 or later: looked in {}{}", list(.searched), reasons(.refused))]
     NoNvrtc {
-        /// Files and names that were tried, in order.
+        /// Folders and names that were tried, in order.
         searched: Vec<PathBuf>,
+        /// What was there, and why each could not be used.
+        refused: Vec<Error>,
+    },
+    /// A setting in the environment names something that cannot be used.
+    #[error("{name} is {}: {reason}", .value.display())]
+    Setting {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A library was named or found, and could not be loaded.
     #[error("{} could not be loaded: {reason}", .library.display())]
@@ -83,6 +95,16 @@ pub enum Error {
         options: Vec<String>,
         /// What the compiler said.
         log: String,
+    },
+    /// A change of a kernel's source would not be exactly one.
+    #[error("{unit} with its headers holds {find:?} {found} times; a change needs it once")]
+    Change {
+        /// The source file.
+        unit: String,
+        /// The text to replace.
+        find: String,
+        /// How often it is there.
+        found: usize,
     },
     /// Another call of the run-time compiler failed.
     #[error("{call} failed: {reason}")]
@@ -134,6 +156,13 @@ pub enum Error {
 }
 
 fn list(paths: &[PathBuf]) -> String {
-    let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let shown: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     shown.join(", ")
+}
+
+fn reasons(errors: &[Error]) -> String {
+    errors.iter().map(|error| format!("; {error}")).collect()
 }

@@ -24,7 +24,7 @@ struct __align__(16) Codes16 {
 };
 
 // Codes first, first + 1, ... of a vector of d codes, zeros behind its end.
-__device__ __forceinline__ Codes16 load_codes(const u8* codes, i32 first, i32 d, bool aligned) {
+__device__ __forceinline__ Codes16 load_chunk(const u8* codes, i32 first, i32 d, bool aligned) {
     if (aligned) {
         return *reinterpret_cast<const Codes16*>(codes + first);
     }
@@ -81,7 +81,7 @@ struct Query {
             const int first = step * CODES_PER_STEP;
             Codes16 codes = {};
             if (head < h && first < d) {
-                codes = load_codes(q + static_cast<i64>(head) * d, first, d, aligned);
+                codes = load_chunk(q + static_cast<i64>(head) * d, first, d, aligned);
             }
             store(head, step, codes);
         }
@@ -178,7 +178,7 @@ struct Tile {
             } else if (ALIGNED) {
                 copy_async_16(to, codes + first);
             } else {
-                *to = load_codes(codes, first, keys.d, false);
+                *to = load_chunk(codes, first, keys.d, false);
             }
         }
     }

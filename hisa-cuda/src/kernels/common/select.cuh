@@ -133,8 +133,8 @@ __device__ __forceinline__ u64 select_threshold(const Entries& entries, u32 want
     return prefix << shift;
 }
 
-// Copies the entries from `threshold` on to `chosen`, in no order; at most `room`. Returns how
-// many there are. All threads see them.
+// Copies the entries from `threshold` on to `chosen`, in no order, at most `room` of them. All
+// threads see them afterwards.
 template <class Entries>
 __device__ __forceinline__ void gather(
     const Entries& entries, u64 threshold, u64* chosen, u32 room

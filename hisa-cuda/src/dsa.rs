@@ -1,0 +1,147 @@
+//! `dsa`, the flat indexer: every key of the window, then the best of them (SPEC 9.2).
+
+use crate::device::Device;
+use crate::error::Result;
+use crate::kernel::Unit;
+use crate::launch::{Arg, Grid, launch, size, small};
+use crate::scorer;
+use crate::shape::{Sizes, TOPK_TOKENS_MAX, at_most};
+use crate::slice::{DeviceSlice, DeviceSliceMut};
+use crate::stages::token_topk::{shared_bytes, winners};
+use crate::stages::{Input, Scoring, WindowSlices};
+use crate::workspace::{Parts, bytes_of, rows_of_a_tile, total};
+use cudarc::driver::CudaStream;
+use hisa_ref::params::check_size;
+
+const TOPK_THREADS: u32 = 1024;
+
+/// Scores `[M, N]` of every row against every key of its window, `-inf` elsewhere.
+///
+/// # Errors
+/// [`crate::Error::Unsupported`], [`crate::Error::Length`]; those of compiling and launching.
+pub fn flat_scores(
+    device: &Device,
+    stream: &CudaStream,
+    input: &Input<'_>,
+    sizes: &Sizes,
+    scoring: Scoring,
+    scores: &DeviceSliceMut<'_, f32>,
+) -> Result<()> {
+    sizes.check()?;
+    let (ks, ke) = input.windows.holding(sizes.rows)?;
+    let (q, weights) = input.queries.holding(sizes)?;
+    let names = ("k", "k_scale");
+    let (k, k_scale) = input.keys.holding(names, sizes.keys, sizes.head_dim)?;
+    let arguments = [
+        Arg::Pointer(q),
+        Arg::Pointer(weights),
+        Arg::Pointer(k),
+        Arg::Pointer(k_scale),
+        Arg::Pointer(ks),
+        Arg::Pointer(ke),
+        Arg::Pointer(scores.holding("flat_scores", sizes.rows * sizes.keys)?),
+        size(sizes.keys),
+        small(sizes.heads),
+        small(sizes.head_dim),
+    ];
+    let grid = scorer::grid(scoring, sizes, sizes.keys, device.limits())?;
+    let entry = match scoring {
+        Scoring::Exact => "flat_scores_exact",
+        Scoring::TensorCores => "flat_scores_mma",
+    };
+    launch(device, stream, (Unit::Dsa, entry), grid, &arguments)
+}
+
+/// The best `topk` keys of each window `[M, K]`, relative to it, best first, then -1.
+///
+/// # Errors
+/// As [`flat_scores`].
+pub fn flat_topk(
+    device: &Device,
+    stream: &CudaStream,
+    scores: DeviceSlice<'_, f32>,
+    windows: WindowSlices<'_>,
+    (rows, keys, topk): (usize, usize, usize),
+    slots: &DeviceSliceMut<'_, i32>,
+) -> Result<()> {
+    check_size("topk_tokens", topk)?;
+    at_most("topk_tokens", topk, TOPK_TOKENS_MAX)?;
+    let capacity = winners(topk, keys);
+    let (ks, ke) = windows.holding(rows)?;
+    let arguments = [
+        Arg::Pointer(scores.holding("flat_scores", rows * keys)?),
+        Arg::Pointer(ks),
+        Arg::Pointer(ke),
+        Arg::Pointer(slots.holding("slots", rows * topk)?),
+        size(keys),
+        size(topk),
+        small(capacity),
+    ];
+    let grid = Grid::rows(rows, TOPK_THREADS).shared(shared_bytes(capacity));
+    launch(device, stream, (Unit::Dsa, "flat_topk"), grid, &arguments)
+}
+
+/// A run of `dsa` with sizes that are known: what it needs and how it is cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    sizes: Sizes,
+    topk: usize,
+    scoring: Scoring,
+    tile: usize,
+}
+
+impl Plan {
+    /// A plan; its kernels are compiled and loaded.
+    ///
+    /// # Errors
+    /// As [`flat_scores`].
+    pub fn new(device: &Device, sizes: Sizes, topk: usize, scoring: Scoring) -> Result<Self> {
+        sizes.check()?;
+        check_size("topk_tokens", topk)?;
+        at_most("topk_tokens", topk, TOPK_TOKENS_MAX)?;
+        device.load(&[Unit::Dsa])?;
+        Ok(Self {
+            sizes,
+            topk,
+            scoring,
+            tile: rows_of_a_tile(sizes.rows, sizes.keys * size_of::<f32>()),
+        })
+    }
+
+    /// Bytes of workspace [`Self::run`] takes.
+    #[must_use]
+    pub const fn workspace_bytes(&self) -> usize {
+        total(bytes_of::<f32>(self.tile * self.sizes.keys))
+    }
+
+    /// Puts the run on the stream: `indices` `[M, K]`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Length`]; those of launching.
+    pub fn run(
+        &self,
+        device: &Device,
+        stream: &CudaStream,
+        input: &Input<'_>,
+        workspace: &mut DeviceSliceMut<'_, u8>,
+        indices: &mut DeviceSliceMut<'_, i32>,
+    ) -> Result<()> {
+        let Sizes { rows, keys, .. } = self.sizes;
+        indices.holding("indices", rows * self.topk)?;
+        let mut parts = Parts::of(workspace, self.workspace_bytes())?;
+        let mut scores = parts.take::<f32>(self.tile * keys)?;
+        for start in (0..rows).step_by(self.tile) {
+            let part = Sizes {
+                rows: self.tile.min(rows - start),
+                ..self.sizes
+            };
+            let input = input.from(start, &self.sizes);
+            let scoring = self.scoring;
+            flat_scores(device, stream, &input, &part, scoring, &scores.reborrow())?;
+            let sizes = (part.rows, keys, self.topk);
+            let slots = indices.from(start * self.topk);
+            flat_topk(device, stream, scores.read(), input.windows, sizes, &slots)?;
+        }
+        Ok(())
+    }
+}

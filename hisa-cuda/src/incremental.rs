@@ -1,0 +1,203 @@
+//! The pooled cache that grows with the sequence, on the GPU (SPEC 9.5).
+//!
+//! The caller who keeps keys in a cache of his own calls [`update`]; [`PooledCache`] is the whole
+//! of it. Both pool only the blocks that a change touches.
+
+use crate::device::{Device, allocated, call};
+use crate::error::{Error, Result};
+use crate::kernel::Unit;
+use crate::shape::{HEAD_DIM_MAX, at_most};
+use crate::slice::{DeviceSlice, DeviceSliceMut};
+use crate::stages::{KeySlices, block_pool};
+use cudarc::driver::{CudaSlice, CudaStream, result};
+use hisa_ref::error::ParamError;
+use hisa_ref::params::{INDEX_MAX, block_count, check_size};
+use std::sync::Arc;
+
+/// Pools again what changed when keys from `changed` on were written or the end moved to
+/// `args.len`; `args.first_block` is set by it.
+///
+/// # Errors
+/// As [`block_pool::launch`].
+pub fn update(
+    device: &Device,
+    stream: &CudaStream,
+    changed: usize,
+    mut args: block_pool::Args<'_>,
+) -> Result<()> {
+    args.first_block = changed / args.block_size.max(1);
+    block_pool::launch(device, stream, &args)
+}
+
+/// Raw keys and their pooled blocks in device memory, kept in step under append, overwrite and
+/// roll-back. Memory is taken once, for `capacity` keys.
+#[derive(Debug)]
+pub struct PooledCache {
+    block_size: usize,
+    head_dim: usize,
+    capacity: usize,
+    len: usize,
+    codes: CudaSlice<u8>,
+    scales: CudaSlice<f32>,
+    pooled_k: CudaSlice<u8>,
+    pooled_scale: CudaSlice<f32>,
+}
+
+impl PooledCache {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], [`Error::Input`] for sizes, [`Error::OutOfMemory`].
+    pub fn new(
+        device: &Device,
+        stream: &Arc<CudaStream>,
+        (block_size, head_dim): (usize, usize),
+        capacity: usize,
+    ) -> Result<Self> {
+        check_size("block_size", block_size)?;
+        check_size("D", head_dim)?;
+        at_most("D", head_dim, HEAD_DIM_MAX)?;
+        at_most("N", capacity, INDEX_MAX)?;
+        device.load(&[Unit::BlockPool])?;
+        let blocks = block_count(capacity, block_size);
+        Ok(Self {
+            block_size,
+            head_dim,
+            capacity,
+            len: 0,
+            codes: zeros(stream, capacity * head_dim)?,
+            scales: zeros(stream, capacity)?,
+            pooled_k: zeros(stream, blocks * head_dim)?,
+            pooled_scale: zeros(stream, blocks)?,
+        })
+    }
+
+    /// Number of keys held.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True where no key is held.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends `count` keys; the tail block is pooled again.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] past the capacity, [`Error::Length`]; nothing has changed then.
+    pub fn append(
+        &mut self,
+        device: &Device,
+        stream: &CudaStream,
+        keys: KeySlices<'_>,
+        count: usize,
+    ) -> Result<()> {
+        self.write(device, stream, self.len, (keys, count))
+    }
+
+    /// Writes `count` keys at `position` and onward, over held ones and past the end, and pools
+    /// again from the first block it touches.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a position past the end; as [`Self::append`].
+    pub fn write(
+        &mut self,
+        device: &Device,
+        stream: &CudaStream,
+        position: usize,
+        (keys, count): (KeySlices<'_>, usize),
+    ) -> Result<()> {
+        self.at_end_or_before("write position", position)?;
+        let end = position.saturating_add(count);
+        at_most("keys of the cache", end, self.capacity)?;
+        let d = self.head_dim;
+        let codes = keys.codes.holding("k", count * d)?;
+        let scales = keys.scales.holding("k_scale", count)?;
+        let to = DeviceSlice::of(&self.codes, stream).from(position * d);
+        copy(stream, to.pointer(), codes, count * d)?;
+        let to = DeviceSlice::of(&self.scales, stream).from(position);
+        copy(stream, to.pointer(), scales, count * size_of::<f32>())?;
+        self.len = self.len.max(end);
+        self.pool(device, stream, position)
+    }
+
+    /// Rolls back to the first `len` keys; the block that becomes the tail is pooled again.
+    ///
+    /// # Errors
+    /// [`Error::Input`] where fewer keys are held; nothing has changed then.
+    pub fn truncate(&mut self, device: &Device, stream: &CudaStream, len: usize) -> Result<()> {
+        self.at_end_or_before("roll-back length", len)?;
+        self.len = len;
+        self.pool(device, stream, len)
+    }
+
+    /// The raw keys, [`Self::len`] of them.
+    #[must_use]
+    pub fn keys<'a>(&'a self, stream: &'a CudaStream) -> KeySlices<'a> {
+        KeySlices {
+            codes: DeviceSlice::of(&self.codes, stream),
+            scales: DeviceSlice::of(&self.scales, stream),
+        }
+    }
+
+    /// The pooled blocks of all held keys.
+    #[must_use]
+    pub fn pooled<'a>(&'a self, stream: &'a CudaStream) -> KeySlices<'a> {
+        KeySlices {
+            codes: DeviceSlice::of(&self.pooled_k, stream),
+            scales: DeviceSlice::of(&self.pooled_scale, stream),
+        }
+    }
+
+    fn at_end_or_before(&self, what: &'static str, position: usize) -> Result<()> {
+        if position <= self.len {
+            return Ok(());
+        }
+        Err(Error::Input(
+            ParamError::CachePosition {
+                what,
+                position,
+                len: self.len,
+            }
+            .into(),
+        ))
+    }
+
+    fn pool(&mut self, device: &Device, stream: &CudaStream, changed: usize) -> Result<()> {
+        let args = block_pool::Args {
+            keys: KeySlices {
+                codes: DeviceSlice::of(&self.codes, stream),
+                scales: DeviceSlice::of(&self.scales, stream),
+            },
+            len: self.len,
+            head_dim: self.head_dim,
+            block_size: self.block_size,
+            first_block: 0,
+            pooled_k: DeviceSliceMut::of(&mut self.pooled_k, stream),
+            pooled_scale: DeviceSliceMut::of(&mut self.pooled_scale, stream),
+        };
+        update(device, stream, changed, args)
+    }
+}
+
+/// Device memory for `len` elements; one where there are none, because the driver gives no
+/// address for nothing.
+fn zeros<T>(stream: &Arc<CudaStream>, len: usize) -> Result<CudaSlice<T>>
+where
+    T: cudarc::driver::DeviceRepr + cudarc::driver::ValidAsZeroBits,
+{
+    let bytes = len * size_of::<T>();
+    allocated("the pooled cache", bytes, stream.alloc_zeros(len.max(1)))
+}
+
+fn copy(stream: &CudaStream, to: u64, from: u64, bytes: usize) -> Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    // SAFETY: both ranges were measured by the callers, and the stream orders the copy.
+    let copied = unsafe { result::memcpy_dtod_async(to, from, bytes, stream.cu_stream()) };
+    call("copying keys into the cache", copied)
+}

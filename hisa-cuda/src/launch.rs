@@ -1,0 +1,164 @@
+//! Launches: how a stage is cut into blocks of threads, and the call itself.
+//!
+//! A row of the result is one block of threads in x. Long rows are cut into chunks in y; kernels
+//! go on from chunk to chunk by the size of the grid, so that the limit of y is none of theirs.
+
+use crate::device::{Device, Limits, call};
+use crate::error::Result;
+use crate::kernel::Unit;
+use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
+
+/// Most blocks of threads in y.
+const CHUNKS_MAX: usize = 65_535;
+/// Blocks of threads per multiprocessor that keep it busy.
+const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
+
+/// The shape of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks of threads in x: rows, or pool blocks.
+    pub rows: usize,
+    /// Blocks of threads in y: chunks of a row.
+    pub chunks: usize,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: usize,
+}
+
+impl Grid {
+    /// One block of `threads` for each row.
+    #[must_use]
+    pub const fn rows(rows: usize, threads: u32) -> Self {
+        Self {
+            rows,
+            chunks: 1,
+            threads,
+            shared: 0,
+        }
+    }
+
+    /// Rows of `columns`, cut into chunks of at least `chunk` columns, and no more of them than
+    /// fill the device.
+    #[must_use]
+    pub fn chunked(self, columns: usize, chunk: usize, limits: &Limits) -> Self {
+        let wanted = limits.multiprocessors * BLOCKS_PER_MULTIPROCESSOR;
+        let filling = wanted.div_ceil(self.rows.max(1));
+        let useful = columns.div_ceil(chunk.max(1));
+        Self {
+            chunks: filling.min(useful).clamp(1, CHUNKS_MAX),
+            ..self
+        }
+    }
+
+    /// Rows of `columns`, one chunk for every `chunk` of them.
+    #[must_use]
+    pub fn every(self, columns: usize, chunk: usize) -> Self {
+        Self {
+            chunks: columns.div_ceil(chunk.max(1)).clamp(1, CHUNKS_MAX),
+            ..self
+        }
+    }
+
+    /// The same with dynamic shared memory.
+    #[must_use]
+    pub const fn shared(self, bytes: usize) -> Self {
+        Self {
+            shared: bytes,
+            ..self
+        }
+    }
+}
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arg {
+    /// An address.
+    Pointer(u64),
+    /// A count of rows, keys or columns.
+    Size(i64),
+    /// A number that fits 32 bits, or a flag.
+    Small(i32),
+}
+
+/// A size as kernels take it.
+pub(crate) const fn size(value: usize) -> Arg {
+    Arg::Size(value as i64)
+}
+
+/// A number that its check keeps small.
+pub(crate) const fn small(value: usize) -> Arg {
+    Arg::Small(value as i32)
+}
+
+/// Puts the kernel `entry` on the stream; nothing where there are no rows.
+///
+/// # Errors
+/// [`crate::Error::Compile`], [`crate::Error::Driver`].
+pub(crate) fn launch(
+    device: &Device,
+    stream: &CudaStream,
+    (unit, entry): (Unit, &'static str),
+    grid: Grid,
+    args: &[Arg],
+) -> Result<()> {
+    if grid.rows == 0 {
+        return Ok(());
+    }
+    let function = device.function(unit, entry)?;
+    let mut builder = stream.launch_builder(&function);
+    for arg in args {
+        match arg {
+            Arg::Pointer(value) => builder.arg(value),
+            Arg::Size(value) => builder.arg(value),
+            Arg::Small(value) => builder.arg(value),
+        };
+    }
+    let config = LaunchConfig {
+        grid_dim: (grid.rows as u32, grid.chunks as u32, 1),
+        block_dim: (grid.threads, 1, 1),
+        shared_mem_bytes: grid.shared as u32,
+    };
+    // SAFETY: the callers, one per kernel, pass what its signature says, and pointers to tensors
+    // they have measured; kernels stay inside those whatever the values are.
+    let launched = unsafe { builder.launch(config) };
+    call(&format!("launching {entry}"), launched).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toolchain::Arch;
+
+    fn limits() -> Limits {
+        Limits {
+            name: "test".to_owned(),
+            arch: Arch::CI[2],
+            multiprocessors: 132,
+            shared_bytes: 232_448,
+            memory: 1 << 37,
+        }
+    }
+
+    #[test]
+    fn many_rows_are_not_cut_and_few_are() {
+        let cut = |rows, columns| {
+            Grid::rows(rows, 256)
+                .chunked(columns, 256, &limits())
+                .chunks
+        };
+        assert_eq!(cut(1024, 8192), 1);
+        assert_eq!(cut(1, 8192), 32);
+        assert_eq!(cut(1, 1 << 20), 528);
+        assert_eq!(cut(100, 8192), 6);
+        assert_eq!(cut(1, 0), 1);
+        assert_eq!(cut(0, 8192), 32);
+    }
+
+    #[test]
+    fn chunks_stay_within_the_grid() {
+        let chunks = Grid::rows(1, 256).every(i32::MAX as usize, 256).chunks;
+        assert_eq!(chunks, CHUNKS_MAX);
+        assert_eq!(Grid::rows(5, 256).every(257, 256).chunks, 2);
+    }
+}

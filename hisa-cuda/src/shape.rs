@@ -1,0 +1,138 @@
+//! Sizes of a call, and what the kernels take.
+
+use crate::error::{Error, Result};
+use hisa_ref::params::{INDEX_MAX, block_count, check_size, slots_per_row};
+
+/// Most heads: a row's queries and weights stay in the shared memory of one multiprocessor.
+pub const HEADS_MAX: usize = 128;
+/// Most dimensions of a head, for the same reason.
+pub const HEAD_DIM_MAX: usize = 256;
+/// Most tokens kept per row: they are sorted in shared memory.
+pub const TOPK_TOKENS_MAX: usize = 8192;
+
+/// Query rows, keys, heads and dimensions of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sizes {
+    /// M, query rows.
+    pub rows: usize,
+    /// N, keys.
+    pub keys: usize,
+    /// H, heads.
+    pub heads: usize,
+    /// D, dimensions of a head.
+    pub head_dim: usize,
+}
+
+impl Sizes {
+    /// That the kernels take these sizes.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] above a limit, [`Error::Input`] for zero heads or dimensions.
+    pub fn check(&self) -> Result<()> {
+        at_most("M", self.rows, INDEX_MAX)?;
+        at_most("N", self.keys, INDEX_MAX)?;
+        check_size("H", self.heads)?;
+        check_size("D", self.head_dim)?;
+        at_most("H", self.heads, HEADS_MAX)?;
+        at_most("D", self.head_dim, HEAD_DIM_MAX)
+    }
+
+    /// Codes of all queries, M*H*D.
+    #[must_use]
+    pub const fn query_codes(&self) -> usize {
+        self.rows * self.heads * self.head_dim
+    }
+
+    /// Weights, M*H.
+    #[must_use]
+    pub const fn weights(&self) -> usize {
+        self.rows * self.heads
+    }
+
+    /// Codes of all keys, N*D.
+    #[must_use]
+    pub const fn key_codes(&self) -> usize {
+        self.keys * self.head_dim
+    }
+
+    /// Nb, blocks of `b` keys.
+    #[must_use]
+    pub const fn blocks(&self, b: usize) -> usize {
+        block_count(self.keys, b)
+    }
+}
+
+/// B blocks and their slots: what every stage between pooling and mapping shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Blocks {
+    /// B, keys of a block.
+    pub size: usize,
+    /// Block columns of a row: m.
+    pub kept: usize,
+}
+
+impl Blocks {
+    /// Checked sizes.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a zero or for slots past int32.
+    pub fn new(size: usize, kept: usize) -> Result<Self> {
+        check_size("block_size", size)?;
+        check_size("block_topk", kept)?;
+        slots_per_row(size, kept)?;
+        Ok(Self { size, kept })
+    }
+
+    /// S, slots of a row.
+    #[must_use]
+    pub const fn slots(&self) -> usize {
+        self.size * self.kept
+    }
+}
+
+/// That `value` does not exceed `limit`.
+///
+/// # Errors
+/// [`Error::Unsupported`].
+pub const fn at_most(name: &'static str, value: usize, limit: usize) -> Result<()> {
+    if value > limit {
+        return Err(Error::Unsupported { name, value, limit });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: Sizes = Sizes {
+        rows: 262_145,
+        keys: 16_777_217,
+        heads: 64,
+        head_dim: 128,
+    };
+
+    #[test]
+    fn products_do_not_wrap_at_32_bits() {
+        assert_eq!(SIZES.query_codes(), 2_147_491_840);
+        assert_eq!(SIZES.key_codes(), 2_147_483_776);
+        assert_eq!(SIZES.blocks(128), 131_073);
+    }
+
+    #[test]
+    fn limits_are_named() {
+        let wide = Sizes {
+            heads: 129,
+            ..SIZES
+        };
+        let error = wide.check().unwrap_err().to_string();
+        assert_eq!(error, "unsupported: H is 129; the kernels take at most 128");
+        let empty = Sizes {
+            head_dim: 0,
+            ..SIZES
+        };
+        assert!(matches!(empty.check(), Err(Error::Input(_))));
+        assert!(SIZES.check().is_ok());
+        assert!(Blocks::new(1 << 16, 1 << 15).is_err());
+    }
+}

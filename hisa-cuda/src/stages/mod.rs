@@ -1,0 +1,124 @@
+//! The eight stages, in order, each with what its kernel is given.
+//!
+//! Every `launch` checks sizes and lengths, puts one kernel on the stream and returns: it neither
+//! allocates device memory nor waits. What depends on values is the caller's to check, as the
+//! types of `hisa_ref` do; kernels read and write inside the given tensors whatever they hold.
+
+pub mod block_mask;
+pub mod block_pool;
+pub mod block_scores;
+pub mod block_topk;
+pub mod index_map;
+pub mod quantize;
+pub mod token_scores;
+pub mod token_topk;
+
+use crate::error::Result;
+use crate::shape::Sizes;
+use crate::slice::DeviceSlice;
+
+/// `ks` and `ke` of every row (SPEC W).
+#[derive(Debug, Clone, Copy)]
+pub struct WindowSlices<'a> {
+    /// First key of each row.
+    pub ks: DeviceSlice<'a, i32>,
+    /// One past the last.
+    pub ke: DeviceSlice<'a, i32>,
+}
+
+impl<'a> WindowSlices<'a> {
+    /// The windows from row `start` on.
+    #[must_use]
+    pub const fn from(self, start: usize) -> Self {
+        Self {
+            ks: self.ks.from(start),
+            ke: self.ke.from(start),
+        }
+    }
+
+    /// Both addresses, where there are `rows` rows.
+    ///
+    /// # Errors
+    /// [`crate::Error::Length`].
+    pub(crate) fn holding(&self, rows: usize) -> Result<(u64, u64)> {
+        Ok((self.ks.holding("ks", rows)?, self.ke.holding("ke", rows)?))
+    }
+}
+
+/// How scores are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scoring {
+    /// The real result, rounded once: the bits of `hisa_ref`.
+    Exact,
+    /// f16 tensor cores and an f32 head sum, as [`crate::numerics`] says bit for bit.
+    TensorCores,
+}
+
+/// What a scorer reads besides the keys.
+#[derive(Debug, Clone, Copy)]
+pub struct QuerySlices<'a> {
+    /// `[M, H, D]` codes.
+    pub q: DeviceSlice<'a, u8>,
+    /// `[M, H]`.
+    pub weights: DeviceSlice<'a, f32>,
+}
+
+impl QuerySlices<'_> {
+    /// The queries from row `start` on.
+    #[must_use]
+    pub const fn from(self, start: usize, heads: usize, head_dim: usize) -> Self {
+        Self {
+            q: self.q.from(start * heads * head_dim),
+            weights: self.weights.from(start * heads),
+        }
+    }
+
+    pub(crate) fn holding(&self, sizes: &Sizes) -> Result<(u64, u64)> {
+        let q = self.q.holding("q", sizes.query_codes())?;
+        Ok((q, self.weights.holding("weights", sizes.weights())?))
+    }
+}
+
+/// Keys, raw or pooled.
+#[derive(Debug, Clone, Copy)]
+pub struct KeySlices<'a> {
+    /// `[N, D]` codes.
+    pub codes: DeviceSlice<'a, u8>,
+    /// `[N]`.
+    pub scales: DeviceSlice<'a, f32>,
+}
+
+impl KeySlices<'_> {
+    pub(crate) fn holding(
+        &self,
+        (codes, scales): (&'static str, &'static str),
+        len: usize,
+        head_dim: usize,
+    ) -> Result<(u64, u64)> {
+        let codes = self.codes.holding(codes, len * head_dim)?;
+        Ok((codes, self.scales.holding(scales, len)?))
+    }
+}
+
+/// What an indexer reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// Codes and weights of the rows.
+    pub queries: QuerySlices<'a>,
+    /// `[N, D]` keys.
+    pub keys: KeySlices<'a>,
+    /// Windows.
+    pub windows: WindowSlices<'a>,
+}
+
+impl Input<'_> {
+    /// The input from row `start` on; the keys stay what they are.
+    #[must_use]
+    pub const fn from(self, start: usize, sizes: &Sizes) -> Self {
+        Self {
+            queries: self.queries.from(start, sizes.heads, sizes.head_dim),
+            keys: self.keys,
+            windows: self.windows.from(start),
+        }
+    }
+}
