@@ -1,6 +1,6 @@
 //! The scoring rule, in both arithmetics, as block_scores, token_scores and the flat indexer.
 
-use crate::emulator::{Arg, Launch, Unit, have_compiler, input, output};
+use crate::emulator::{AMPERE, Arg, Launch, Unit, have_compiler, input, output};
 use crate::selection::kernel_tests;
 use crate::values::{Draw, Input, Shape, TASTES, Taste, bits, codes, differs};
 use hisa_ref::model::tensor_core::DEVICE_NAN;
@@ -23,7 +23,10 @@ const EPILOGUE: Epilogue = Epilogue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     Exact,
+    /// As on `sm_90` and `sm_100`.
     Mma,
+    /// As on `sm_80` and `sm_89`.
+    MmaAmpere,
 }
 
 /// Which keys the columns stand for.
@@ -58,18 +61,18 @@ impl Rule {
     fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
-            Self::Mma => "mma",
+            Self::Mma | Self::MmaAmpere => "mma",
         }
     }
 
     /// Bytes of dynamic shared memory, as the headers of the scorers say.
-    fn shared(self, h: usize, d: usize, block: usize) -> usize {
+    pub(crate) fn shared(self, h: usize, d: usize, block: usize) -> usize {
         match self {
             Self::Exact => {
                 let heads = h.next_multiple_of(32);
                 2 * heads * d.next_multiple_of(16) + 8 * heads
             }
-            Self::Mma => {
+            Self::Mma | Self::MmaAmpere => {
                 let tiles = h.div_ceil(8);
                 let steps = [2, 4, 8, 16]
                     .into_iter()
@@ -87,16 +90,14 @@ impl Rule {
         let (d, weights) = (case.shape.d, queries.row_weights(row));
         let keys = case.keys();
         let (key, scale) = (keys.key(key), keys.scales()[key]);
-        match self {
-            Self::Exact => scalar::score(queries.row(row), weights, key, scale),
-            Self::Mma => {
-                let heads = queries.row(row).chunks_exact(d);
-                let dots: Vec<f32> = heads
-                    .map(|head| dot(DotClass::HopperHgmmaF16, head, key))
-                    .collect();
-                EPILOGUE.score(&dots, weights, scale)
-            }
-        }
+        let class = match self {
+            Self::Exact => return scalar::score(queries.row(row), weights, key, scale),
+            Self::Mma => DotClass::HopperHgmmaF16,
+            Self::MmaAmpere => DotClass::AmpereHmmaF16,
+        };
+        let heads = queries.row(row).chunks_exact(d);
+        let dots: Vec<f32> = heads.map(|head| dot(class, head, key)).collect();
+        EPILOGUE.score(&dots, weights, scale)
     }
 }
 
@@ -142,7 +143,7 @@ impl Columns {
 
 fn settle(rule: Rule, bits: u32) -> u32 {
     // Which NaN an instruction writes is no part of its arithmetic.
-    let nan = rule == Rule::Mma && f32::from_bits(bits).is_nan();
+    let nan = rule != Rule::Exact && f32::from_bits(bits).is_nan();
     if nan { DEVICE_NAN.to_bits() } else { bits }
 }
 
@@ -278,6 +279,15 @@ pub(crate) fn check_token_scores_mma(unit: &Unit) -> Result<(), String> {
 
 pub(crate) fn check_flat_scores_mma(unit: &Unit) -> Result<(), String> {
     check(unit, Rule::Mma, Columns::Flat)
+}
+
+#[test]
+fn block_scores_mma_is_the_older_model_on_older_cores() {
+    if have_compiler() {
+        let unit = Unit::with("block_scores.cu", &[], &AMPERE);
+        check(&unit, Rule::MmaAmpere, Columns::Blocks).unwrap();
+        check(&unit, Rule::Mma, Columns::Blocks).unwrap_err();
+    }
 }
 
 kernel_tests! {
