@@ -191,9 +191,8 @@ impl Arena {
         let host = call("reading pinned memory", self.host.as_slice())?;
         self.in_flight = true;
         // SAFETY: both sides hold `used` bytes; the host's side is not written before `wait`.
-        let copied = unsafe {
-            result::memcpy_htod_async(to, &host[..self.used], self.stream.cu_stream())
-        };
+        let copied =
+            unsafe { result::memcpy_htod_async(to, &host[..self.used], self.stream.cu_stream()) };
         call("copying tensors to the device", copied)
     }
 

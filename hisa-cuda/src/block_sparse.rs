@@ -34,5 +34,11 @@ pub fn indices(
         size(blocks.kept),
     ];
     let kernel = (Unit::BlockSparse, "block_sparse_indices");
-    launch(device, stream, kernel, Grid::rows(rows, THREADS), &arguments)
+    launch(
+        device,
+        stream,
+        kernel,
+        Grid::rows(rows, THREADS),
+        &arguments,
+    )
 }

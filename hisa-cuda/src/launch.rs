@@ -142,7 +142,11 @@ mod tests {
 
     #[test]
     fn many_rows_are_not_cut_and_few_are() {
-        let cut = |rows, columns| Grid::rows(rows, 256).chunked(columns, 256, &limits()).chunks;
+        let cut = |rows, columns| {
+            Grid::rows(rows, 256)
+                .chunked(columns, 256, &limits())
+                .chunks
+        };
         assert_eq!(cut(1024, 8192), 1);
         assert_eq!(cut(1, 8192), 32);
         assert_eq!(cut(1, 1 << 20), 528);

@@ -1,12 +1,26 @@
-//! The HISA indexer on NVIDIA GPUs, one kernel per stage of `hisa_ref`.
-//!
-//! ```text
-//! error  toolchain(driver, NVRTC, cache)  kernel(table)  slice  device  launch
-//! stages/*  hisa  dsa  block_sparse  incremental  arena  host
-//! ```
+#![doc = include_str!("../README.md")]
 
+pub mod arena;
+pub mod block_sparse;
+pub mod device;
+pub mod dsa;
 pub mod error;
+pub mod hisa;
+pub mod host;
+pub mod incremental;
 pub mod kernel;
+pub mod launch;
+pub mod numerics;
+mod scorer;
+pub mod shape;
+pub mod slice;
+pub mod stages;
 pub mod toolchain;
+mod workspace;
 
+pub use device::{Device, Limits};
 pub use error::{Error, Result};
+pub use host::Host;
+pub use shape::{Blocks, Sizes};
+pub use slice::{DeviceSlice, DeviceSliceMut};
+pub use stages::Scoring;

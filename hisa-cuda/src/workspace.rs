@@ -101,7 +101,10 @@ mod tests {
         // SAFETY: the address is never followed.
         let mut memory = unsafe { DeviceSliceMut::from_raw(0x1000, 99) };
         let error = Parts::of(&mut memory, 100).unwrap_err();
-        assert_eq!(error.to_string(), "workspace holds 99 elements; 100 are needed");
+        assert_eq!(
+            error.to_string(),
+            "workspace holds 99 elements; 100 are needed"
+        );
     }
 
     #[test]

@@ -194,6 +194,12 @@ impl<'a> Queries<'a> {
         contiguous(&self.codes)
     }
 
+    /// All weights, row-major `[M,H]`.
+    #[must_use]
+    pub fn weights(&self) -> &[f32] {
+        contiguous(&self.weights)
+    }
+
     /// The H*D codes of one row.
     #[must_use]
     pub fn row(&self, row: usize) -> &[E4M3] {
@@ -272,7 +278,10 @@ impl<'a> IndexerInput<'a> {
 }
 
 /// Queries and keys agree on D.
-pub(crate) fn check_dims_match(
+///
+/// # Errors
+/// [`ShapeError`] that names `argument`.
+pub fn check_dims_match(
     queries: &Queries<'_>,
     keys: &Keys<'_>,
     argument: &'static str,
@@ -285,7 +294,10 @@ pub(crate) fn check_dims_match(
 }
 
 /// One window per query row, over `n` keys.
-pub(crate) fn check_windows(queries: &Queries<'_>, n: usize, windows: &Windows) -> Result<()> {
+///
+/// # Errors
+/// [`WindowError::RowCounts`], [`ShapeError`].
+pub fn check_windows(queries: &Queries<'_>, n: usize, windows: &Windows) -> Result<()> {
     let (rows, m) = (windows.len(), queries.len());
     if rows != m {
         return Err(WindowError::RowCounts {

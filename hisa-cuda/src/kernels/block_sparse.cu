@@ -9,16 +9,16 @@ constexpr u32 MAX_THREADS = 1024;
 
 // One column a thread: where its keys begin in the window and in the output.
 struct Tile {
-    i64 position[MAX_THREADS];
-    i64 output[MAX_THREADS];
-    i64 count[MAX_THREADS];
+    u32 position[MAX_THREADS];
+    u32 output[MAX_THREADS];
+    u32 count[MAX_THREADS];
 };
 
-// Adds up over the threads; `total` is the same in all of them. Keys of a row are below 2^31, and
-// no sum of distinct blocks exceeds them.
-__device__ __forceinline__ i64 fill_tile(Tile& tile, VisibleKeys keys, i64 written) {
+// `written` is what the columns before this tile gave. Returns what the tile adds. A row has fewer
+// than 2^31 columns, so 32 bits hold every sum.
+__device__ __forceinline__ u32 fill_tile(Tile& tile, VisibleKeys keys, u32 written) {
     u32 total;
-    const u32 before = cta_exclusive_sum(static_cast<u32>(keys.count), total);
+    const u32 before = cta_exclusive_sum(keys.count, total);
     tile.position[threadIdx.x] = keys.position;
     tile.output[threadIdx.x] = written + before;
     tile.count[threadIdx.x] = keys.count;
@@ -35,20 +35,19 @@ extern "C" __global__ void __launch_bounds__(1024) block_sparse_indices(
     const i32* ids = block_ids + row * blocks;
     i32* out = indices + row * blocks * b;
     const ColumnGroups groups(blocks, b);
-    i64 written = 0;
+    u32 written = 0;
     for (i64 base = 0; base < blocks; base += blockDim.x) {
         const i64 own = base + threadIdx.x;
         const VisibleKeys keys = visible_keys(own < blocks ? ids[own] : -1, b, window);
-        const i64 total = fill_tile(tile, keys, written);
+        const u32 total = fill_tile(tile, keys, written);
         const i64 columns = smaller(blocks - base, blockDim.x);
         for (i64 column = groups.group; groups.takes(column, columns); column += groups.count) {
             i32* to = out + tile.output[column];
-            for (i64 i = groups.thread; i < tile.count[column]; i += groups.width) {
+            for (u32 i = groups.thread; i < tile.count[column]; i += groups.width) {
                 to[i] = static_cast<i32>(tile.position[column] + i);
             }
         }
-        written += total;
-        __syncthreads();  // The next tile overwrites this one.
+        written += total;  // The sum over the next tile waits for all threads to be here.
     }
     fill_tail(out, written, blocks * b);
 }

@@ -10,9 +10,11 @@ struct BlockRank {
     bool bf16;
 
     __device__ __forceinline__ u32 operator()(i64 position, f32 score) const {
-        const u32 dropped = bf16 ? 16 : 0;  // Bits that rounding leaves empty.
-        if (position == last) return 0xffffffffu >> dropped;
-        if (position == 0) return 0xfffffffeu >> dropped;
+        // No score reaches the two ranks above that of +inf.
+        const u32 largest = bf16 ? 0xffffu : 0xffffffffu;
+        if (position == last) return largest;
+        if (position == 0) return largest - 1;
+        // Rounding leaves the lower half empty.
         return bf16 ? order_key(round_bf16(score)) >> 16 : order_key(score);
     }
 };

@@ -35,19 +35,19 @@ struct TokenEntries {
         const f32* values, VisibleKeys keys, Visit visit
     ) const {
         constexpr int BATCH = 4;  // Loads in flight.
-        const i64 end = groups.steps(keys.count, b) * groups.width;
-        for (i64 base = 0; base < end; base += BATCH * groups.width) {
+        const u32 end = groups.end_of_steps(keys.count);
+        for (u32 base = 0; base < end; base += BATCH * groups.width) {
             f32 batch[BATCH];
 #pragma unroll
             for (int i = 0; i < BATCH; ++i) {
-                const i64 at = base + i * groups.width + groups.thread;
+                const u32 at = base + i * groups.width + groups.thread;
                 batch[i] = at < keys.count ? values[at] : 0.0f;
             }
 #pragma unroll
             for (int i = 0; i < BATCH; ++i) {
-                const i64 start = base + i * groups.width;
+                const u32 start = base + i * groups.width;
                 if (start >= end) break;
-                const i64 at = start + groups.thread;
+                const u32 at = start + groups.thread;
                 const u64 entry = format.pack(order_key(batch[i]), keys.position + at);
                 visit(entry, at < keys.count);
             }
@@ -71,7 +71,7 @@ __device__ __forceinline__ ColumnFacts column_facts(
     u32 sum = 0;
     for (i64 column = threadIdx.x; column < columns; column += blockDim.x) {
         const i32 id = ids[column];
-        sum += static_cast<u32>(visible_keys(id, b, window).count);
+        sum += visible_keys(id, b, window).count;
         // Unsigned, -1 is the largest id.
         const u32 before = static_cast<u32>(column > 0 ? ids[column - 1] : 0);
         if (before > static_cast<u32>(id)) atomicAdd(&descents, 1u);
@@ -110,7 +110,7 @@ __device__ __forceinline__ i32 slot_of(const TokenEntries& tokens, u64 entry, bo
     return static_cast<i32>(column * tokens.b + key % size);
 }
 
-extern "C" __global__ void __launch_bounds__(512) token_topk(
+extern "C" __global__ void __launch_bounds__(512, 3) token_topk(
     const f32* token_scores, const i32* block_ids, const i32* ks, const i32* ke, i32* slots,
     i64 n, i64 b, i64 blocks, i64 topk, i32 capacity
 ) {

@@ -41,11 +41,9 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
     let blocks = sizes.blocks(args.block_size);
     let (ks, ke) = args.windows.holding(sizes.rows)?;
     let (q, weights) = args.queries.holding(&sizes)?;
-    let (pooled_k, pooled_scale) = args.pooled.holding(
-        ("pooled_k", "pooled_scale"),
-        blocks,
-        sizes.head_dim,
-    )?;
+    let (pooled_k, pooled_scale) =
+        args.pooled
+            .holding(("pooled_k", "pooled_scale"), blocks, sizes.head_dim)?;
     let arguments = [
         Arg::Pointer(q),
         Arg::Pointer(weights),

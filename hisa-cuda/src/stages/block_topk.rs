@@ -12,6 +12,9 @@ use hisa_ref::Rank;
 use hisa_ref::params::block_count;
 
 const THREADS: u32 = 128;
+/// For rows longer than this there are [`LONG_ROW_THREADS`].
+const LONG_ROW: usize = 2048;
+const LONG_ROW_THREADS: u32 = 512;
 
 /// What the stage reads and writes.
 #[derive(Debug)]
@@ -51,7 +54,12 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
         size(kept),
         Arg::Small(i32::from(args.rank == Rank::Bf16)),
     ];
-    let grid = Grid::rows(args.rows, THREADS);
+    let threads = if blocks > LONG_ROW {
+        LONG_ROW_THREADS
+    } else {
+        THREADS
+    };
+    let grid = Grid::rows(args.rows, threads);
     let kernel = (Unit::BlockTopk, "block_topk");
     put(device, stream, kernel, grid, &arguments)
 }

@@ -42,8 +42,12 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
     let (q, weights) = args.queries.holding(&sizes)?;
     let names = ("k", "k_scale");
     let (k, k_scale) = args.keys.holding(names, sizes.keys, sizes.head_dim)?;
-    let ids = args.block_ids.holding("block_ids", sizes.rows * blocks.kept)?;
-    let scores = args.scores.holding("token_scores", sizes.rows * blocks.slots())?;
+    let ids = args
+        .block_ids
+        .holding("block_ids", sizes.rows * blocks.kept)?;
+    let scores = args
+        .scores
+        .holding("token_scores", sizes.rows * blocks.slots())?;
     let arguments = [
         Arg::Pointer(q),
         Arg::Pointer(weights),

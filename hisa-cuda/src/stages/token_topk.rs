@@ -43,7 +43,9 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
     let (blocks, rows) = (args.blocks, args.rows);
     let capacity = winners(args.topk, blocks.slots());
     let (ks, ke) = args.windows.holding(rows)?;
-    let scores = args.token_scores.holding("token_scores", rows * blocks.slots())?;
+    let scores = args
+        .token_scores
+        .holding("token_scores", rows * blocks.slots())?;
     let arguments = [
         Arg::Pointer(scores),
         Arg::Pointer(args.block_ids.holding("block_ids", rows * blocks.kept)?),
@@ -67,8 +69,8 @@ pub(crate) fn winners(topk: usize, candidates: usize) -> usize {
     topk.min(candidates).max(1).next_power_of_two()
 }
 
-/// A 64-bit key and a 32-bit slot for each place.
+/// A 64-bit key for each place.
 #[must_use]
 pub(crate) const fn shared_bytes(capacity: usize) -> usize {
-    12 * capacity
+    8 * capacity
 }

@@ -20,6 +20,7 @@ const HEADERS: &[(&str, &str)] = files![
     "common/flat_topk.cuh",
     "common/order.cuh",
     "common/ptx.cuh",
+    "common/score_exact.cuh",
     "common/score_mma.cuh",
     "common/select.cuh",
     "common/slots.cuh",
@@ -31,6 +32,7 @@ const HEADERS: &[(&str, &str)] = files![
 /// The units.
 const UNITS: &[(&str, &str)] = files![
     "quantize.cu",
+    "block_pool.cu",
     "block_scores.cu",
     "block_mask.cu",
     "block_topk.cu",

@@ -22,7 +22,7 @@ pub fn run(
     block_size: usize,
 ) -> Result<Array2<i32>> {
     let (m, k) = (block_ids.ncols(), slots.ncols());
-    let count = check(slots, block_ids, windows, block_size)?;
+    check_slots(slots, block_ids, windows, block_size)?;
     let slots = standard("slots", slots)?;
     let slots = slots
         .as_slice()
@@ -31,17 +31,6 @@ pub fn run(
     let ids = ids
         .as_slice()
         .unwrap_or_else(|| unreachable!("standard layout"));
-    // Refusals first, so that the mapping itself cannot fail half-way.
-    for (at, &slot) in slots.iter().enumerate() {
-        let row = at / k;
-        check_slot(
-            slot,
-            &ids[row * m..(row + 1) * m],
-            windows.rows()[row],
-            block_size,
-        )
-        .map_err(|refusal| refusal.at(row, at % k, slot, count))?;
-    }
     let mut indices = filled("indices", windows.len(), k, -1i32)?;
     for_each_row(
         &mut indices,
@@ -58,6 +47,31 @@ pub fn run(
         },
     );
     Ok(matrix(windows.len(), k, indices))
+}
+
+/// That every slot is -1 or stands for a key of its row's window (SPEC 8.3): what [`run`] looks at
+/// before it maps anything.
+///
+/// # Errors
+/// As [`run`].
+pub fn check_slots(
+    slots: ArrayView2<'_, i32>,
+    block_ids: ArrayView2<'_, i32>,
+    windows: &Windows,
+    block_size: usize,
+) -> Result<()> {
+    let count = check(slots, block_ids, windows, block_size)?;
+    let ids = standard("block_ids", block_ids)?;
+    for (row, (slots, ids)) in slots.rows().into_iter().zip(ids.rows()).enumerate() {
+        let ids = ids
+            .to_slice()
+            .unwrap_or_else(|| unreachable!("standard layout"));
+        for (column, &slot) in slots.iter().enumerate() {
+            check_slot(slot, ids, windows.rows()[row], block_size)
+                .map_err(|refusal| refusal.at(row, column, slot, count))?;
+        }
+    }
+    Ok(())
 }
 
 /// [`run`] as SPEC 8 words it, element by element.

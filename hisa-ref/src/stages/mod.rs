@@ -28,8 +28,12 @@ pub(crate) fn matrix<T>(rows: usize, columns: usize, values: Vec<T>) -> Array2<T
         .unwrap_or_else(|_| unreachable!("the vector was made with rows * columns elements"))
 }
 
-/// `argument` has `rows` rows, one per window, and `columns` columns; B is usable.
-pub(crate) fn check_rows(
+/// `argument` has one row per window and `columns` columns, which errors call `letters`; B is
+/// usable.
+///
+/// # Errors
+/// A B outside V.9, [`WindowError::RowCounts`], [`ShapeError`].
+pub fn check_rows(
     argument: &'static str,
     shape: (usize, usize),
     windows: &Windows,

@@ -124,6 +124,18 @@ fn reshaped<T>(values: Vec<T>, shape: &[usize]) -> ArrayD<T> {
         .unwrap_or_else(|_| unreachable!("a permutation keeps the number of elements"))
 }
 
+/// What strict mode refuses in `x` (SPEC 1.5).
+///
+/// # Errors
+/// As [`run`].
+pub fn check(x: ArrayView2<'_, f32>, options: QuantizeOptions) -> Result<()> {
+    let x = standard("x", x)?;
+    let values = x
+        .as_slice()
+        .unwrap_or_else(|| unreachable!("standard layout"));
+    check_strict(values, x.shape(), options)
+}
+
 fn check_strict(values: &[f32], shape: &[usize], options: QuantizeOptions) -> Result<()> {
     if options.strictness == Strictness::Permissive {
         return Ok(());

@@ -92,8 +92,11 @@ pub(crate) fn visible_keys(
     (!visible.is_empty()).then(|| (visible.clone(), visible.start - first))
 }
 
-/// Every id is -1 or one of `blocks` blocks, and none but -1 occurs twice in a row.
-pub(crate) fn check_block_ids(block_ids: ArrayView2<'_, i32>, blocks: usize) -> Result<()> {
+/// Every id is -1 or one of `blocks` blocks, and none but -1 occurs twice in a row (SPEC 6.3).
+///
+/// # Errors
+/// [`SelectionError::BlockId`] or [`SelectionError::DuplicateBlock`] for the first that is not.
+pub fn check_block_ids(block_ids: ArrayView2<'_, i32>, blocks: usize) -> Result<()> {
     let mut seen: Vec<(i32, usize)> = Vec::with_capacity(block_ids.ncols());
     for (row, ids) in block_ids.rows().into_iter().enumerate() {
         seen.clear();

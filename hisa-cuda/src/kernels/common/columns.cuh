@@ -2,11 +2,11 @@
 #pragma once
 #include "common/cta.cuh"
 
-// The keys of one block column that lie in the window.
+// The keys of one block column that lie in the window. All three are below 2^31.
 struct VisibleKeys {
-    i64 offset;  // Of the first one within the block.
-    i64 position;  // Of the first one within the window.
-    i64 count;
+    u32 offset;  // Of the first one within the block.
+    u32 position;  // Of the first one within the window.
+    u32 count;
 };
 
 // An id below 0 has no keys; one past the last block has none in any window.
@@ -15,7 +15,11 @@ __device__ __forceinline__ VisibleKeys visible_keys(i32 id, i64 b, Window window
     const i64 block = id * b;
     const i64 start = larger(block, window.ks);
     const i64 end = smaller(block + b, window.ke);
-    return {start - block, start - window.ks, larger(end - start, 0)};
+    if (start >= end) return {0, 0, 0};
+    return {
+        static_cast<u32>(start - block), static_cast<u32>(start - window.ks),
+        static_cast<u32>(end - start)
+    };
 }
 
 // The CTA in groups of `width` threads, each of which takes a column at a time.
@@ -26,7 +30,7 @@ struct ColumnGroups {
     u32 thread;  // Within the group.
 
     // Groups are warps; wider where there are fewer columns than warps, narrower where blocks are
-    // smaller than a warp. A width below a warp is more than half of b.
+    // smaller than a warp: then b is less than twice the width.
     __device__ __forceinline__ ColumnGroups(i64 columns, i64 b) : width(WARP) {
         while (width > b) width /= 2;
         while (width >= WARP && 2 * width <= blockDim.x && blockDim.x / width > columns) {
@@ -41,8 +45,8 @@ struct ColumnGroups {
     __device__ __forceinline__ bool takes(i64 column, i64 columns) const {
         return group < count && column < columns;
     }
-    // Steps of a group over `keys` keys of a column, the same number in all lanes of a warp.
-    __device__ __forceinline__ i64 steps(i64 keys, i64 b) const {
-        return ceil_div(width < WARP ? b : keys, width);
+    // Where the steps of a group over the keys of a column end: the same in all lanes of a warp.
+    __device__ __forceinline__ u32 end_of_steps(u32 keys) const {
+        return width < WARP ? 2 * width : (keys + width - 1) / width * width;
     }
 };

@@ -24,7 +24,7 @@ struct __align__(16) Codes16 {
 };
 
 // Codes first, first + 1, ... of a vector of d codes, zeros behind its end.
-__device__ __forceinline__ Codes16 load_codes(const u8* codes, i32 first, i32 d, bool aligned) {
+__device__ __forceinline__ Codes16 load_chunk(const u8* codes, i32 first, i32 d, bool aligned) {
     if (aligned) {
         return *reinterpret_cast<const Codes16*>(codes + first);
     }
@@ -61,7 +61,8 @@ struct Query {
     int tiles;
 
     __device__ Query(u8* shared, i32 h)
-        : weights(reinterpret_cast<f32*>(shared)), tiles((h + HEADS_PER_TILE - 1) / HEADS_PER_TILE) {
+        : weights(reinterpret_cast<f32*>(shared)),
+          tiles((h + HEADS_PER_TILE - 1) / HEADS_PER_TILE) {
         heads = reinterpret_cast<u32*>(weights + tiles * HEADS_PER_TILE);
     }
 
@@ -81,7 +82,7 @@ struct Query {
             const int first = step * CODES_PER_STEP;
             Codes16 codes = {};
             if (head < h && first < d) {
-                codes = load_codes(q + static_cast<i64>(head) * d, first, d, aligned);
+                codes = load_chunk(q + static_cast<i64>(head) * d, first, d, aligned);
             }
             store(head, step, codes);
         }
@@ -118,22 +119,23 @@ struct Tile {
     f32 scale;  // of that key
     bool any;   // whether a row of the tile has a key
 
-    static __device__ int own_row() {
-        const int lane = threadIdx.x % WARP;
-        return lane % 4 * 8 + lane / 4;
-    }
+    static __device__ u32 own_row() { return threadIdx.x % 4 * 8 + threadIdx.x % WARP / 4; }
 
-    // Starts the copies of the tile at that column and closes their group.
+    static __device__ bool owns() { return own_row() < KEYS; }
+
+    // Starts the copies of the tile at column first + at and closes their group.
     template <class Columns>
-    __device__ void fetch(const Columns& columns, const ScoredKeys& keys, i64 column, i64 end,
-                          u8* stage) {
-        const int row = own_row();
-        const bool there = row < KEYS && column + row < end;
-        key = there ? static_cast<i32>(columns.key(column + row)) : -1;
+    __device__ void fetch(const Columns& columns, const ScoredKeys& keys, i64 first, u32 at,
+                          u32 length, u8* stage) {
+        const u32 column = at + own_row();
+        const bool there = owns() && column < length;
+        key = there ? static_cast<i32>(columns.key(first + column)) : -1;
         scale = key >= 0 ? keys.scale[key] : 0.0f;
         any = __any_sync(FULL_WARP, key >= 0);
-        if (any) {
-            copy(keys, stage);
+        if (any && keys.aligned) {
+            copy<true>(keys, stage);
+        } else if (any) {
+            copy<false>(keys, stage);
         }
         copy_async_commit();
     }
@@ -159,31 +161,26 @@ struct Tile {
     }
 
   private:
-    // Eight lanes to a row. Rows without a key and codes behind d are zeros.
+    // Sixteen codes to a lane. Rows without a key and codes behind d are zeros.
+    template <bool ALIGNED>
     __device__ void copy(const ScoredKeys& keys, u8* stage) const {
-        const int lane = threadIdx.x % WARP;
-#pragma unroll
-        for (int pass = 0; pass < KEYS / 4; ++pass) {
-            const int row = pass * 4 + lane / 8;
+        constexpr int PASSES = KEYS * STEPS / WARP;
+        constexpr int UNROLL = ALIGNED ? PASSES : 1;
+#pragma unroll UNROLL
+        for (int pass = 0; pass < PASSES; ++pass) {
+            const int item = pass * WARP + threadIdx.x % WARP;
+            const int row = item / STEPS;
+            const i32 first = item % STEPS * CODES_PER_STEP;
             const i64 from = __shfl_sync(FULL_WARP, key, row % 8 * 4 + row / 8);
-#pragma unroll
-            for (int half = 0; half < (STEPS + 7) / 8; ++half) {
-                const int chunk = half * 8 + lane % 8;
-                if (chunk < STEPS) {
-                    copy_chunk(keys, from, chunk * CODES_PER_STEP, stage + row * STRIDE);
-                }
+            const u8* codes = keys.codes + from * keys.d;
+            Codes16* to = reinterpret_cast<Codes16*>(stage + row * STRIDE + first);
+            if (from < 0 || first >= keys.d) {
+                *to = {};
+            } else if (ALIGNED) {
+                copy_async_16(to, codes + first);
+            } else {
+                *to = load_chunk(codes, first, keys.d, false);
             }
-        }
-    }
-
-    static __device__ void copy_chunk(const ScoredKeys& keys, i64 from, i32 first, u8* row) {
-        const u8* codes = keys.codes + from * keys.d;
-        const bool inside = from >= 0 && first < keys.d;
-        if (inside && keys.aligned) {
-            copy_async_16(row + first, codes + first);
-        } else {
-            Codes16* to = reinterpret_cast<Codes16*>(row + first);
-            *to = inside ? load_codes(codes, first, keys.d, false) : Codes16{};
         }
     }
 
@@ -247,6 +244,9 @@ __device__ void score_columns(const Columns& columns, const u8* q, const f32* we
     const i64 span = (share + Tile::KEYS - 1) / Tile::KEYS * Tile::KEYS;
     const i64 first = blockIdx.y * span;
     const i64 end = smaller(first + span, columns.count());
+    if (first >= end) {
+        return;
+    }
     if (!columns.any(first, end)) {
         for (i64 column = first + threadIdx.x; column < end; column += blockDim.x) {
             out[column] = neg_inf();
@@ -257,26 +257,29 @@ __device__ void score_columns(const Columns& columns, const u8* q, const f32* we
     query.load(q, weights, h, keys.d);
     __syncthreads();
 
-    const int warp = threadIdx.x / WARP;
-    const i64 stride = blockDim.x / WARP * Tile::KEYS;
+    // Offsets from the first column: a row has fewer than 2^31.
+    const u32 length = static_cast<u32>(end - first);
+    const u32 warp = threadIdx.x / WARP;
+    const u32 stride = blockDim.x / WARP * Tile::KEYS;
     u8* stage = query.end() + warp * 2 * Tile::BYTES;
     int buffer = 0;
-    i64 column = first + warp * Tile::KEYS;
+    u32 at = warp * Tile::KEYS;
     Tile next;
-    next.fetch(columns, keys, column, end, stage);
-    for (; column < end; column += stride) {
+    next.fetch(columns, keys, first, at, length, stage);
+    for (; at < length; at += stride) {
         const Tile tile = next;
-        next.fetch(columns, keys, column + stride, end, stage + (buffer ^ 1) * Tile::BYTES);
+        const int other = buffer ^ 1;
+        next.fetch(columns, keys, first, at + stride, length, stage + other * Tile::BYTES);
         copy_async_wait<1>();
         __syncwarp();
         const f32 score = tile.any ? tile.score(query, stage + buffer * Tile::BYTES) : 0.0f;
-        const int row = Tile::own_row();
-        if (row < Tile::KEYS && column + row < end) {
-            out[column + row] = tile.key >= 0 ? score : neg_inf();
+        const u32 column = at + Tile::own_row();
+        if (Tile::owns() && column < length) {
+            out[first + column] = tile.key >= 0 ? score : neg_inf();
         }
         // The next fetch overwrites what lanes were reading.
         __syncwarp();
-        buffer ^= 1;
+        buffer = other;
     }
 }
 
