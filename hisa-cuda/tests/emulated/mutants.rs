@@ -176,6 +176,22 @@ const CHANGES: &[Change] = &[
         "sum = __fadd_rn(sum, __shfl_xor_sync(FULL_WARP, sum, 3));",
         scorers::check_block_scores_mma,
     ),
+    // A score that the interval does not decide is taken as it is.
+    (
+        "block_scores.cu",
+        "common/score_exact.cuh",
+        "return least == most && factor != pos_inf();",
+        "return true;",
+        scorers::check_block_scores_exact,
+    ),
+    // A tie that is computed without rounding goes up.
+    (
+        "token_scores.cu",
+        "common/wide.cuh",
+        "any_below(magnitude, drop - 1) || (kept & 1)",
+        "true",
+        scorers::check_token_scores_exact,
+    ),
     // A window loses its first key.
     (
         "dsa.cu",
