@@ -5,72 +5,14 @@
 
 mod device;
 
-use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits, sys};
-use device::{Numbers, Tensors, host};
-use hisa_cuda::stages::{Input, KeySlices, QuerySlices, WindowSlices};
+use cudarc::driver::{CudaSlice, CudaStream, sys};
+use device::{Numbers, Resident, Tensors, bits, host, zeros};
+use hisa_cuda::stages::{Input, KeySlices};
 use hisa_cuda::stages::{block_pool, token_scores, token_topk};
 use hisa_cuda::{Blocks, Device, DeviceSlice, DeviceSliceMut, Error, Scoring, Sizes, hisa};
-use hisa_ref::{E4M3, HisaParams, Keys, Strictness, incremental};
+use hisa_ref::{HisaParams, Keys, Strictness, incremental};
 use ndarray::Axis;
 use std::sync::Arc;
-
-/// An input on the device.
-struct Resident {
-    q: CudaSlice<u8>,
-    k: CudaSlice<u8>,
-    k_scale: CudaSlice<f32>,
-    weights: CudaSlice<f32>,
-    ks: CudaSlice<i32>,
-    ke: CudaSlice<i32>,
-}
-
-fn bits(codes: &[E4M3]) -> Vec<u8> {
-    codes.iter().map(|code| code.to_bits()).collect()
-}
-
-impl Resident {
-    fn new(stream: &Arc<CudaStream>, tensors: &Tensors) -> Self {
-        let windows = tensors.windows.rows();
-        let (ks, ke): (Vec<i32>, Vec<i32>) = windows.iter().map(|w| (w.ks, w.ke)).unzip();
-        Self {
-            q: stream
-                .clone_htod(&bits(tensors.q.as_slice().unwrap()))
-                .unwrap(),
-            k: stream
-                .clone_htod(&bits(tensors.k.as_slice().unwrap()))
-                .unwrap(),
-            k_scale: stream
-                .clone_htod(tensors.k_scale.as_slice().unwrap())
-                .unwrap(),
-            weights: stream
-                .clone_htod(tensors.weights.as_slice().unwrap())
-                .unwrap(),
-            ks: stream.clone_htod(&ks).unwrap(),
-            ke: stream.clone_htod(&ke).unwrap(),
-        }
-    }
-
-    fn slices<'a>(&'a self, stream: &'a CudaStream) -> Input<'a> {
-        Input {
-            queries: QuerySlices {
-                q: DeviceSlice::of(&self.q, stream),
-                weights: DeviceSlice::of(&self.weights, stream),
-            },
-            keys: KeySlices {
-                codes: DeviceSlice::of(&self.k, stream),
-                scales: DeviceSlice::of(&self.k_scale, stream),
-            },
-            windows: WindowSlices {
-                ks: DeviceSlice::of(&self.ks, stream),
-                ke: DeviceSlice::of(&self.ke, stream),
-            },
-        }
-    }
-}
-
-fn zeros<T: DeviceRepr + ValidAsZeroBits>(stream: &Arc<CudaStream>, len: usize) -> CudaSlice<T> {
-    stream.alloc_zeros(len).unwrap()
-}
 
 const SIZES: Sizes = Sizes {
     rows: 33,

@@ -47,8 +47,7 @@ extern "C" __global__ void __launch_bounds__(1024) block_sparse_indices(
                 to[i] = static_cast<i32>(tile.position[column] + i);
             }
         }
-        written += total;
-        __syncthreads();  // The next tile overwrites this one.
+        written += total;  // The sum over the next tile waits for all threads to be here.
     }
     fill_tail(out, written, blocks * b);
 }

@@ -8,7 +8,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
                      const i32* block_ids, const i32* ks, const i32* ke, f32* out, i64 n, i32 h,
                      i32 d, i64 b, i64 topk) {
     const i64 row = blockIdx.x;
-    const TokenColumns columns(load_window(ks, ke, row, n), block_ids + row * topk, n, b, topk);
+    const TokenColumns columns(load_window(ks, ke, row, n), block_ids + row * topk, b, topk);
     const ScoredKeys keys(k, k_scale, d);
     score_mma(columns, q + row * h * d, weights + row * h, keys, out + row * columns.count(), h);
 }
@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(256)
                        const i32* block_ids, const i32* ks, const i32* ke, f32* out, i64 n,
                        i32 h, i32 d, i64 b, i64 topk) {
     const i64 row = blockIdx.x;
-    const TokenColumns columns(load_window(ks, ke, row, n), block_ids + row * topk, n, b, topk);
+    const TokenColumns columns(load_window(ks, ke, row, n), block_ids + row * topk, b, topk);
     score_exact(columns, columns.count(), q + row * h * d, weights + row * h, k, k_scale,
                 out + row * columns.count(), h, d);
 }

@@ -174,3 +174,173 @@ fn header_of(key: Key, payload: &[u8]) -> Vec<u8> {
     header.extend(Sha256::digest(payload));
     header
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CUBIN: &[u8] = b"\x7fELF and some machine code";
+
+    fn source() -> Source {
+        Source {
+            file: "a.cu".to_owned(),
+            text: "text".to_owned(),
+            headers: vec![("b.cuh".to_owned(), "header".to_owned())],
+        }
+    }
+
+    fn key() -> Key {
+        Key::of(&source(), &options(Arch::CI[0]), "13.0 1000")
+    }
+
+    fn made(cache: &Cache, cubin: &[u8]) -> (Vec<u8>, bool) {
+        let mut compiled = false;
+        let made = cache.get_or(key(), || {
+            compiled = true;
+            Ok::<_, ()>(cubin.to_vec())
+        });
+        (made.unwrap(), compiled)
+    }
+
+    #[test]
+    fn an_entry_is_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::in_folder(folder.path().join("new/folder"));
+        assert_eq!(made(&cache, CUBIN), (CUBIN.to_vec(), true));
+        assert_eq!(made(&cache, b"other"), (CUBIN.to_vec(), false));
+        let files = std::fs::read_dir(cache.folder().unwrap()).unwrap();
+        assert_eq!(files.count(), 1, "temporary files are left");
+    }
+
+    #[test]
+    fn every_damage_to_an_entry_is_seen_and_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::in_folder(folder.path().to_owned());
+        cache.put(key(), CUBIN);
+        let file = folder.path().join(key().file());
+        let whole = std::fs::read(&file).unwrap();
+        assert_eq!(whole.len(), HEADER + CUBIN.len());
+        let flipped = (0..whole.len()).map(|at| {
+            let mut entry = whole.clone();
+            entry[at] ^= 1;
+            entry
+        });
+        let cut = (0..whole.len()).map(|len| whole[..len].to_vec());
+        let longer = [whole.clone(), vec![0]].concat();
+        for damaged in flipped.chain(cut).chain([longer]) {
+            std::fs::write(&file, &damaged).unwrap();
+            assert_eq!(cache.get(key()), None, "{damaged:?}");
+            assert_eq!(made(&cache, CUBIN), (CUBIN.to_vec(), true));
+            assert_eq!(std::fs::read(&file).unwrap(), whole);
+        }
+    }
+
+    #[test]
+    fn an_entry_of_another_key_does_not_pass() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::in_folder(folder.path().to_owned());
+        let other = Key::of(&source(), &options(Arch::CI[1]), "13.0 1000");
+        cache.put(other, CUBIN);
+        let at = |key: Key| folder.path().join(key.file());
+        std::fs::rename(at(other), at(key())).unwrap();
+        assert_eq!(cache.get(key()), None);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, b"").unwrap();
+        for cache in [Cache::in_folder(file.join("cache")), Cache::off()] {
+            assert!(!cache.put(key(), CUBIN));
+            assert_eq!(made(&cache, CUBIN), (CUBIN.to_vec(), true));
+            assert_eq!(made(&cache, CUBIN), (CUBIN.to_vec(), true));
+        }
+        // A folder where the entry should be.
+        let cache = Cache::in_folder(folder.path().to_owned());
+        std::fs::create_dir_all(folder.path().join(key().file()).join("in")).unwrap();
+        assert_eq!(made(&cache, CUBIN), (CUBIN.to_vec(), true));
+    }
+
+    #[test]
+    fn a_failure_is_returned_and_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::in_folder(folder.path().to_owned());
+        assert_eq!(cache.get_or(key(), || Err("wrong")), Err("wrong"));
+        assert_eq!(made(&cache, CUBIN), (CUBIN.to_vec(), true));
+    }
+
+    #[test]
+    fn writers_at_once_leave_one_whole_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::in_folder(folder.path().to_owned());
+        let cubin = vec![7; 100_000];
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        assert!(cache.put(key(), &cubin));
+                        assert_eq!(cache.get(key()).as_ref(), Some(&cubin));
+                    }
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_key_depends_on_everything() {
+        let change = |change: fn(&mut Source)| {
+            let mut source = source();
+            change(&mut source);
+            Key::of(&source, &options(Arch::CI[0]), "13.0 1000")
+        };
+        let mut keys = vec![
+            key(),
+            change(|source| source.file.push('x')),
+            change(|source| source.text.push('x')),
+            change(|source| source.headers[0].0.push('x')),
+            change(|source| source.headers[0].1.push('x')),
+            change(|source| source.headers.clear()),
+            // The same letters, cut elsewhere.
+            change(|source| {
+                source.file = "a.cute".to_owned();
+                source.text = "xt".to_owned();
+            }),
+            Key::of(&source(), &options(Arch::CI[1]), "13.0 1000"),
+            Key::of(&source(), &options(Arch::CI[0])[1..], "13.0 1000"),
+            Key::of(&source(), &options(Arch::CI[0]), "13.1 1000"),
+            Key::of(&source(), &options(Arch::CI[0]), "13.0 1001"),
+        ];
+        assert_eq!(change(|_| ()), key());
+        keys.sort_by_key(|key| key.0);
+        let all = keys.len();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+    }
+
+    #[test]
+    fn the_folder_is_where_variables_say() {
+        let folder = |own: Option<&str>, caches: Option<&str>, home: Option<&str>| {
+            let cache = Cache::from_variables(
+                own.map(PathBuf::from),
+                caches.map(PathBuf::from),
+                home.map(PathBuf::from),
+            );
+            cache.folder().map(|path| path.to_str().unwrap().to_owned())
+        };
+        let is = |path: &str| Some(path.to_owned());
+        assert_eq!(
+            folder(Some("/own"), Some("/xdg"), Some("/home")),
+            is("/own")
+        );
+        assert_eq!(folder(Some(""), Some("/xdg"), Some("/home")), None);
+        assert_eq!(folder(None, Some("/xdg"), Some("/home")), is("/xdg/hisa"));
+        assert_eq!(
+            folder(None, Some("xdg"), Some("/home")),
+            is("/home/.cache/hisa")
+        );
+        assert_eq!(folder(None, None, Some("/home")), is("/home/.cache/hisa"));
+        assert_eq!(folder(None, None, None), None);
+    }
+}

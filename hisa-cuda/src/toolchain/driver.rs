@@ -87,3 +87,64 @@ fn find(names: &[String], symbols: &[&'static str]) -> Result<Library> {
         searched: names.to_vec(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toolchain::stub;
+
+    /// A driver of functions that do nothing.
+    fn driver(folder: &std::path::Path, symbols: &[&str]) -> Option<Vec<String>> {
+        let functions = symbols
+            .iter()
+            .map(|name| format!("int {name}(void) {{ return 0; }}\n"));
+        let file = stub::library(folder, "libcuda.so", &functions.collect::<String>())?;
+        let absent = folder.join("libabsent.so");
+        let names = [absent, file].map(|path| path.to_str().unwrap().to_owned());
+        Some(names.to_vec())
+    }
+
+    #[test]
+    fn a_driver_with_every_function_passes() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(names) = driver(folder.path(), SYMBOLS) else {
+            return;
+        };
+        assert!(find(&names, SYMBOLS).is_ok());
+    }
+
+    #[test]
+    fn each_function_that_is_missing_is_named() {
+        for missing in [0, SYMBOLS.len() / 2, SYMBOLS.len() - 1] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut present = SYMBOLS.to_vec();
+            let symbol = present.remove(missing);
+            let Some(names) = driver(folder.path(), &present) else {
+                return;
+            };
+            let library = names[1].clone();
+            let error = find(&names, SYMBOLS).unwrap_err();
+            assert_eq!(error, Error::DriverSymbol { symbol, library });
+        }
+    }
+
+    #[test]
+    fn a_machine_without_driver_is_told_what_was_tried() {
+        let searched = vec!["libabsent.so".to_owned(), "libabsent.so.1".to_owned()];
+        let error = find(&searched, SYMBOLS).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no CUDA driver: none of libabsent.so, libabsent.so.1 could be loaded"
+        );
+    }
+
+    #[test]
+    fn names_are_those_that_cudarc_tries() {
+        let names = names();
+        for name in ["libcuda.so", "libcuda.so.1", "libnvcuda.so"] {
+            assert!(names.iter().any(|tried| tried == name), "{names:?}");
+        }
+        // Whether there is a driver or not, asking twice says the same.
+        assert_eq!(probe(), probe());
+    }
+}

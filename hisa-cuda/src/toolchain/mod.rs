@@ -12,6 +12,8 @@ pub mod driver;
 pub mod nvrtc;
 pub mod search;
 pub mod source;
+#[cfg(test)]
+mod stub;
 
 pub use arch::Arch;
 pub use cache::Cache;

@@ -135,24 +135,30 @@ fn is_bare(path: &Path) -> bool {
     path.parent() == Some(Path::new(""))
 }
 
-/// Libraries of built-ins in the folder of a library and of the same major release, the newest
-/// first. The release is told by the name, after following links.
+/// Libraries of built-ins in the folder of a library and of the same major release: first the
+/// same minor release, where the library's name has it after following links, then the newest.
 fn builtins_beside(library: &Path) -> Vec<PathBuf> {
     if is_bare(library) {
         return Vec::new();
     }
     let resolved = std::fs::canonicalize(library).unwrap_or_else(|_| library.to_owned());
-    let name = resolved.file_name().unwrap_or_default().to_string_lossy();
-    let release = search::version(&name);
+    let own = release(&resolved);
     let mut found = Vec::new();
     for folder in [library.parent(), resolved.parent()].into_iter().flatten() {
-        found.extend(search::entries(folder, "libnvrtc-builtins.so."));
+        for file in search::entries(folder, "libnvrtc-builtins.so.") {
+            if !found.contains(&file) && (own.is_empty() || release(&file).first() == own.first()) {
+                found.push(file);
+            }
+        }
     }
-    found.retain(|file| {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        release.first().is_none() || search::version(&name).first() == release.first()
-    });
+    let minor = |file: &Path| release(file).get(1).copied();
+    found.sort_by_key(|file| own.len() < 2 || minor(file) != own.get(1).copied());
     found
+}
+
+/// The numbers at the end of a library's name.
+fn release(file: &Path) -> Vec<u64> {
+    search::version(&file.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// Loads a library for the rest of the process: compilers leave threads and tables behind that
@@ -372,3 +378,6 @@ fn count(texts: &[CString]) -> c_int {
     // A handful: headers of a unit, options of a call.
     c_int::try_from(texts.len()).unwrap_or(c_int::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -227,3 +227,142 @@ pub(crate) fn version(name: &str) -> Vec<u64> {
     let digits = name.split(|c: char| !c.is_ascii_digit());
     digits.filter_map(|digits| digits.parse().ok()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder tree with these files, all empty.
+    fn tree(files: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for file in files {
+            let file = root.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, b"").unwrap();
+        }
+        root
+    }
+
+    /// The files found, relative to the root, without the bare names at the end.
+    fn found(root: &Path, environment: &Environment) -> Vec<String> {
+        let mut libraries = candidates(environment).unwrap().libraries;
+        let bare = libraries.split_off(libraries.len() - NAMES.len());
+        assert_eq!(bare, NAMES.map(PathBuf::from));
+        let inside = |path: PathBuf| {
+            path.strip_prefix(root)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
+        libraries.into_iter().map(inside).collect()
+    }
+
+    fn list(folders: &[PathBuf]) -> Option<OsString> {
+        Some(std::env::join_paths(folders).unwrap())
+    }
+
+    #[test]
+    fn every_place_is_searched_in_order() {
+        let root = tree(&[
+            "second/libnvrtc.so.12",
+            "first/libnvrtc.so",
+            "first/libnvrtc.so.13",
+            "first/libnvrtc.alt.so.13",
+            "home/targets/x86_64-linux/lib/libnvrtc.so.13",
+            "home/targets/sbsa-linux/lib/libnvrtc.so.13",
+            "usr/cuda/lib64/libnvrtc.so",
+            "usr/cuda-12.9/lib64/libnvrtc.so",
+            "usr/cuda-12.10/lib/libnvrtc.so",
+            "venv/lib/python3.12/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+            "venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+            "venv/lib/python3.12/site-packages/nvidia/cublas/lib/libcublas.so.13",
+            "conda/lib/libnvrtc.so.12",
+            "sys/bin/python3",
+            "sys/local/lib/python3.11/dist-packages/nvidia/cu13/lib/libnvrtc.so.13",
+        ]);
+        let at = |path: &str| root.path().join(path);
+        let environment = Environment {
+            hisa_nvrtc: None,
+            library_path: list(&[at("first"), PathBuf::new(), at("absent"), at("second")]),
+            toolkits: vec![at("home")],
+            toolkits_in: Some(at("usr")),
+            prefixes: vec![at("venv"), at("conda")],
+            path: list(&[at("absent"), at("sys/bin")]),
+        };
+        let own = TOOLKIT_LIBRARIES[2];
+        assert_eq!(
+            found(root.path(), &environment),
+            [
+                "first/libnvrtc.so.13".to_owned(),
+                "first/libnvrtc.so".to_owned(),
+                "second/libnvrtc.so.12".to_owned(),
+                format!("home/{own}/libnvrtc.so.13"),
+                "usr/cuda/lib64/libnvrtc.so".to_owned(),
+                "usr/cuda-12.10/lib/libnvrtc.so".to_owned(),
+                "usr/cuda-12.9/lib64/libnvrtc.so".to_owned(),
+                "venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13".to_owned(),
+                "venv/lib/python3.12/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12".to_owned(),
+                "conda/lib/libnvrtc.so.12".to_owned(),
+                "sys/local/lib/python3.11/dist-packages/nvidia/cu13/lib/libnvrtc.so.13".to_owned(),
+            ]
+        );
+        let searched = candidates(&environment).unwrap().searched;
+        assert!(searched.contains(&at("absent")), "{searched:?}");
+        assert!(searched.ends_with(&NAMES.map(PathBuf::from)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_python_that_is_a_link_stands_for_both_environments() {
+        let root = tree(&[
+            "base/bin/python3.11",
+            "base/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+            "later/bin/python3",
+            "later/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+            "venv/bin/activate",
+            "venv/lib/python3.11/site-packages/nvidia/cu12/lib/libnvrtc.so.12",
+        ]);
+        let at = |path: &str| root.path().join(path);
+        std::os::unix::fs::symlink(at("base/bin/python3.11"), at("venv/bin/python3")).unwrap();
+        let environment = Environment {
+            path: list(&[at("venv/bin"), at("later/bin")]),
+            ..Environment::default()
+        };
+        assert_eq!(
+            found(root.path(), &environment),
+            [
+                "venv/lib/python3.11/site-packages/nvidia/cu12/lib/libnvrtc.so.12",
+                "base/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_named_library_is_the_only_one() {
+        let root = tree(&["named/libnvrtc.so.12", "other/libnvrtc.so.13", "empty/file"]);
+        let at = |path: &str| root.path().join(path);
+        let named = |value: PathBuf| {
+            candidates(&Environment {
+                hisa_nvrtc: Some(value),
+                library_path: list(&[at("other")]),
+                ..Environment::default()
+            })
+        };
+        let library = at("named/libnvrtc.so.12");
+        for value in [at("named"), library.clone()] {
+            assert_eq!(named(value).unwrap().libraries, [library.as_path()]);
+        }
+        for (value, reason) in [
+            ("absent", "there is no such file or folder"),
+            (
+                "empty",
+                "it holds none of libnvrtc.so.13, libnvrtc.so.12, libnvrtc.so",
+            ),
+        ] {
+            let message = named(at(value)).unwrap_err().to_string();
+            let expected = format!("HISA_NVRTC is {}: {reason}", at(value).display());
+            assert_eq!(message, expected);
+        }
+    }
+}

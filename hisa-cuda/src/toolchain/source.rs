@@ -213,6 +213,12 @@ mod tests {
             }
         }
         assert_eq!(files, UNITS.len() + HEADERS.len());
+        for unit in Unit::ALL {
+            let source = Source::of(unit);
+            assert!(source.text.contains("__global__"), "{}", unit.file());
+            let types = |(name, _): &(String, String)| name == "common/types.cuh";
+            assert!(source.headers.iter().any(types), "{}", unit.file());
+        }
     }
 
     #[test]

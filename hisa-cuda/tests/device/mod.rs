@@ -2,10 +2,12 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use hisa_cuda::Host;
+use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits};
+use hisa_cuda::stages::{Input, KeySlices, QuerySlices, WindowSlices};
+use hisa_cuda::{DeviceSlice, Host};
 use hisa_ref::{E4M3, IndexerInput, Strictness, Window, Windows};
 use ndarray::{Array1, Array2, Array3};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One test at a time: some fill the device.
 static DEVICE: Mutex<()> = Mutex::new(());
@@ -157,4 +159,65 @@ pub(crate) fn assert_same(what: &str, got: &Array2<f32>, expected: &Array2<f32>)
         let (a_bits, b_bits) = (a.to_bits(), b.to_bits());
         panic!("{what} at {place:?}: got {a:e} ({a_bits:#x}), expected {b:e} ({b_bits:#x})");
     }
+}
+
+/// An input on the device.
+pub(crate) struct Resident {
+    pub(crate) q: CudaSlice<u8>,
+    pub(crate) k: CudaSlice<u8>,
+    pub(crate) k_scale: CudaSlice<f32>,
+    pub(crate) weights: CudaSlice<f32>,
+    pub(crate) ks: CudaSlice<i32>,
+    pub(crate) ke: CudaSlice<i32>,
+}
+
+pub(crate) fn bits(codes: &[E4M3]) -> Vec<u8> {
+    codes.iter().map(|code| code.to_bits()).collect()
+}
+
+impl Resident {
+    pub(crate) fn new(stream: &Arc<CudaStream>, tensors: &Tensors) -> Self {
+        let windows = tensors.windows.rows();
+        let (ks, ke): (Vec<i32>, Vec<i32>) = windows.iter().map(|w| (w.ks, w.ke)).unzip();
+        Self {
+            q: stream
+                .clone_htod(&bits(tensors.q.as_slice().unwrap()))
+                .unwrap(),
+            k: stream
+                .clone_htod(&bits(tensors.k.as_slice().unwrap()))
+                .unwrap(),
+            k_scale: stream
+                .clone_htod(tensors.k_scale.as_slice().unwrap())
+                .unwrap(),
+            weights: stream
+                .clone_htod(tensors.weights.as_slice().unwrap())
+                .unwrap(),
+            ks: stream.clone_htod(&ks).unwrap(),
+            ke: stream.clone_htod(&ke).unwrap(),
+        }
+    }
+
+    pub(crate) fn slices<'a>(&'a self, stream: &'a CudaStream) -> Input<'a> {
+        Input {
+            queries: QuerySlices {
+                q: DeviceSlice::of(&self.q, stream),
+                weights: DeviceSlice::of(&self.weights, stream),
+            },
+            keys: KeySlices {
+                codes: DeviceSlice::of(&self.k, stream),
+                scales: DeviceSlice::of(&self.k_scale, stream),
+            },
+            windows: WindowSlices {
+                ks: DeviceSlice::of(&self.ks, stream),
+                ke: DeviceSlice::of(&self.ke, stream),
+            },
+        }
+    }
+}
+
+pub(crate) fn zeros<T: DeviceRepr + ValidAsZeroBits>(
+    stream: &Arc<CudaStream>,
+    len: usize,
+) -> CudaSlice<T> {
+    stream.alloc_zeros(len).unwrap()
 }

@@ -8,6 +8,8 @@
 
 #[path = "../emulator/mod.rs"]
 mod emulator;
+mod garbage;
+mod mutants;
 mod pooling;
 mod scorers;
 mod selection;

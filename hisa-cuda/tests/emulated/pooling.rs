@@ -5,12 +5,20 @@ use crate::selection::kernel_tests;
 use crate::values::{Draw, Input, Shape, TASTES, Taste, bits, codes, differs};
 use hisa_ref::stages::block_pool;
 use hisa_ref::stages::quantize::{self, QuantizeOptions, ScaleFormat};
-use hisa_ref::{Overflow, Strictness};
+use hisa_ref::{E4M3, Overflow, Strictness};
 use ndarray::Array2;
 
 const DIMS: [usize; 11] = [1, 3, 16, 17, 32, 64, 100, 127, 128, 200, 256];
 
-/// A row that looks like activations, is tiny, or holds a few specials.
+/// The middle between two codes, times a scale, give or take a step of f32.
+fn beside_a_tie(draw: &mut Draw, scale: f32) -> f32 {
+    let code = draw.below(0x7E) as u8;
+    let [low, high] = [code, code + 1].map(|bits| E4M3::from_bits(bits).to_f32());
+    let x = (low + high) / 2.0 * scale;
+    draw.pick(&[x, x.next_up(), x.next_down(), -x, -x.next_up()])
+}
+
+/// A row that looks like activations, is tiny, lies on ties, or holds a few specials.
 fn activations(draw: &mut Draw, taste: Taste, rows: usize, d: usize) -> Array2<f32> {
     let mut x = Array2::zeros((rows, d));
     for mut row in x.rows_mut() {
@@ -20,9 +28,13 @@ fn activations(draw: &mut Draw, taste: Taste, rows: usize, d: usize) -> Array2<f
             *value = match taste {
                 _ if special && draw.once_in(d) => draw.special(),
                 Taste::Ties => draw.pick(&[448.0, 17.0, -17.0, 0.0, -0.0, 1.0625, 464.0]) * size,
-                Taste::Edge => draw.number(taste) + draw.number(taste),
+                Taste::Edge => beside_a_tie(draw, size / 448.0),
                 Taste::Plain | Taste::Wild => draw.real(size),
             };
+        }
+        if taste == Taste::Edge {
+            // Sets the scale for which the others are beside ties.
+            row[0] = size;
         }
     }
     x
@@ -93,19 +105,26 @@ pub(crate) fn check_quantize(unit: &Unit) -> Result<(), String> {
     Ok(())
 }
 
+/// Keys whose blocks are of finite numbers of any size, some of anything, or have means on ties.
+fn pool_input(draw: &mut Draw, shape: Shape, taste: Taste) -> Input {
+    let mut case = Input::draw(draw, shape, taste);
+    for (key, scale) in case.k_scale.iter_mut().enumerate() {
+        match taste {
+            Taste::Wild if !scale.is_finite() && !draw.once_in(5) => *scale = 1.0,
+            Taste::Edge => {
+                let exponents = [0, -24, -60, -130];
+                let exponent = exponents.get((key + draw.below(2)) % shape.b);
+                *scale = exponent.map_or(0.0, |&exponent| 2f32.powi(exponent));
+            }
+            _ => {}
+        }
+    }
+    case
+}
+
 fn pool_case(unit: &Unit, draw: &mut Draw, shape: Shape, taste: Taste) -> Result<(), String> {
     let Shape { n, d, b, .. } = shape;
-    let mut case = Input::draw(draw, shape, taste);
-    if taste == Taste::Wild {
-        // Blocks of finite numbers of all sizes beside those of anything.
-        let mut finite = |scale: &f32| scale.is_finite() || draw.once_in(5);
-        let scales: Vec<f32> = case
-            .k_scale
-            .iter()
-            .map(|s| if finite(s) { *s } else { 1.0 })
-            .collect();
-        case.k_scale = scales.into();
-    }
+    let case = pool_input(draw, shape, taste);
     let expected = block_pool::run(&case.keys(), b).unwrap();
     let blocks = shape.blocks();
     let first = draw.below(blocks);
@@ -144,7 +163,7 @@ fn pool_case(unit: &Unit, draw: &mut Draw, shape: Shape, taste: Taste) -> Result
 pub(crate) fn check_block_pool(unit: &Unit) -> Result<(), String> {
     let mut draw = Draw::new(8);
     for d in DIMS {
-        for b in [1, 2, 3, 7, 128] {
+        for b in [1, 2, 3, 4, 7, 128] {
             for taste in TASTES {
                 let n = 1 + draw.below(3 * b);
                 pool_case(

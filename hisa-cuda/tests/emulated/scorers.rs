@@ -1,8 +1,9 @@
 //! The scoring rule, in both arithmetics, as block_scores, token_scores and the flat indexer.
 
-use crate::emulator::{Arg, Launch, Unit, have_compiler, input, output};
+use crate::emulator::{AMPERE, Arg, Launch, Unit, have_compiler, input, output};
 use crate::selection::kernel_tests;
 use crate::values::{Draw, Input, Shape, TASTES, Taste, bits, codes, differs};
+use hisa_ref::E4M3;
 use hisa_ref::model::tensor_core::DEVICE_NAN;
 use hisa_ref::model::{Arithmetic, DotClass, Epilogue, HeadOrder, Relu, ScalePlace, dot};
 use hisa_ref::scoring::scalar;
@@ -23,7 +24,10 @@ const EPILOGUE: Epilogue = Epilogue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     Exact,
+    /// As on `sm_90` and `sm_100`.
     Mma,
+    /// As on `sm_80` and `sm_89`.
+    MmaAmpere,
 }
 
 /// Which keys the columns stand for.
@@ -58,18 +62,18 @@ impl Rule {
     fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
-            Self::Mma => "mma",
+            Self::Mma | Self::MmaAmpere => "mma",
         }
     }
 
     /// Bytes of dynamic shared memory, as the headers of the scorers say.
-    fn shared(self, h: usize, d: usize, block: usize) -> usize {
+    pub(crate) fn shared(self, h: usize, d: usize, block: usize) -> usize {
         match self {
             Self::Exact => {
                 let heads = h.next_multiple_of(32);
                 2 * heads * d.next_multiple_of(16) + 8 * heads
             }
-            Self::Mma => {
+            Self::Mma | Self::MmaAmpere => {
                 let tiles = h.div_ceil(8);
                 let steps = [2, 4, 8, 16]
                     .into_iter()
@@ -87,16 +91,14 @@ impl Rule {
         let (d, weights) = (case.shape.d, queries.row_weights(row));
         let keys = case.keys();
         let (key, scale) = (keys.key(key), keys.scales()[key]);
-        match self {
-            Self::Exact => scalar::score(queries.row(row), weights, key, scale),
-            Self::Mma => {
-                let heads = queries.row(row).chunks_exact(d);
-                let dots: Vec<f32> = heads
-                    .map(|head| dot(DotClass::HopperHgmmaF16, head, key))
-                    .collect();
-                EPILOGUE.score(&dots, weights, scale)
-            }
-        }
+        let class = match self {
+            Self::Exact => return scalar::score(queries.row(row), weights, key, scale),
+            Self::Mma => DotClass::HopperHgmmaF16,
+            Self::MmaAmpere => DotClass::AmpereHmmaF16,
+        };
+        let heads = queries.row(row).chunks_exact(d);
+        let dots: Vec<f32> = heads.map(|head| dot(class, head, key)).collect();
+        EPILOGUE.score(&dots, weights, scale)
     }
 }
 
@@ -142,13 +144,39 @@ impl Columns {
 
 fn settle(rule: Rule, bits: u32) -> u32 {
     // Which NaN an instruction writes is no part of its arithmetic.
-    let nan = rule == Rule::Mma && f32::from_bits(bits).is_nan();
+    let nan = rule != Rule::Exact && f32::from_bits(bits).is_nan();
     if nan { DEVICE_NAN.to_bits() } else { bits }
+}
+
+/// Scores on the middle between two f32 where the first code of the key is a power of two: the
+/// heads add up to 1 and 2^-24, and to a hair that no f64 holds beside 1.
+fn put_on_ties(case: &mut Input, draw: &mut Draw) {
+    for code in &mut case.q {
+        *code = E4M3::ZERO;
+    }
+    for mut head in case.q.rows_mut() {
+        head[0] = E4M3::from_bits(0x38);
+    }
+    for mut weights in case.weights.rows_mut() {
+        let hair = draw.pick(&[0.0, 0.0, 2f32.powi(-70), -(2f32.powi(-70))]);
+        for (head, weight) in weights.iter_mut().enumerate() {
+            *weight = [1.0, 2f32.powi(-24), hair]
+                .get(head)
+                .copied()
+                .unwrap_or(0.0);
+        }
+    }
+    for mut key in case.k.rows_mut() {
+        key[0] = E4M3::from_bits(draw.pick(&[0x38, 0x40, 0x3C, 0x30]));
+    }
 }
 
 /// Values with few NaN in them, so that most scores are numbers.
 fn case(draw: &mut Draw, shape: Shape, taste: Taste) -> Input {
     let mut case = Input::draw(draw, shape, taste);
+    if taste == Taste::Edge && draw.once_in(2) {
+        put_on_ties(&mut case, draw);
+    }
     if taste == Taste::Wild {
         for weight in &mut case.weights {
             *weight = if draw.once_in(60) {
@@ -164,9 +192,9 @@ fn case(draw: &mut Draw, shape: Shape, taste: Taste) -> Input {
                 draw.real(1.0)
             };
         }
-        let few = |code: &mut hisa_ref::E4M3, draw: &mut Draw| {
+        let few = |code: &mut E4M3, draw: &mut Draw| {
             if code.is_nan() && !draw.once_in(4) {
-                *code = hisa_ref::E4M3::from_bits(0x01);
+                *code = E4M3::from_bits(0x01);
             }
         };
         case.q
@@ -280,29 +308,32 @@ pub(crate) fn check_flat_scores_mma(unit: &Unit) -> Result<(), String> {
     check(unit, Rule::Mma, Columns::Flat)
 }
 
+pub(crate) fn check_block_scores_exact(unit: &Unit) -> Result<(), String> {
+    check(unit, Rule::Exact, Columns::Blocks)
+}
+
+pub(crate) fn check_token_scores_exact(unit: &Unit) -> Result<(), String> {
+    check(unit, Rule::Exact, Columns::Tokens)
+}
+
+pub(crate) fn check_flat_scores_exact(unit: &Unit) -> Result<(), String> {
+    check(unit, Rule::Exact, Columns::Flat)
+}
+
+#[test]
+fn block_scores_mma_is_the_older_model_on_older_cores() {
+    if have_compiler() {
+        let unit = Unit::with("block_scores.cu", &[], &AMPERE);
+        check(&unit, Rule::MmaAmpere, Columns::Blocks).unwrap();
+        check(&unit, Rule::Mma, Columns::Blocks).unwrap_err();
+    }
+}
+
 kernel_tests! {
+    block_scores_exact_is_the_reference: "block_scores.cu", check_block_scores_exact;
+    token_scores_exact_is_the_reference: "token_scores.cu", check_token_scores_exact;
+    flat_scores_exact_is_the_reference: "dsa.cu", check_flat_scores_exact;
     block_scores_mma_is_the_model: "block_scores.cu", check_block_scores_mma;
     token_scores_mma_is_the_model: "token_scores.cu", check_token_scores_mma;
     flat_scores_mma_is_the_model: "dsa.cu", check_flat_scores_mma;
-}
-
-const TRIAL: &str = r#"
-#include "common/slots.cuh"
-#include "common/score_exact.cuh"
-extern "C" __global__ void __launch_bounds__(256, 2)
-    block_scores_exact(const u8* q, const f32* weights, const u8* pooled_k, const f32* pooled_scale,
-                     const i32* ks, const i32* ke, f32* out, i64 n, i64 nb, i32 h, i32 d, i64 b) {
-    const i64 row = blockIdx.x;
-    const BlockColumns columns(load_window(ks, ke, row, n), nb, b);
-    score_exact(columns, nb, q + row * h * d, weights + row * h, pooled_k, pooled_scale, out + row * nb, h, d);
-}
-"#;
-#[test]
-fn trial() {
-    let unit = Unit::with(
-        "block_scores.cu",
-        &[("block_scores.cu", TRIAL.to_owned())],
-        &[],
-    );
-    check(&unit, Rule::Exact, Columns::Blocks).unwrap();
 }

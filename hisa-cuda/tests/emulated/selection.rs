@@ -52,7 +52,15 @@ fn cases(
 }
 
 fn scores(draw: &mut Draw, taste: Taste, rows: usize, columns: usize) -> Array2<f32> {
-    Array2::from_shape_simple_fn((rows, columns), || draw.number(taste))
+    Array2::from_shape_simple_fn((rows, columns), || match taste {
+        // Around values of bf16 and the middles between them.
+        Taste::Edge => {
+            let lower = draw.pick(&[0, 0x7FFF, 0x8000, 0x8001, 0xFFFF]);
+            let upper = draw.pick(&[0x3F80, 0x3F81, 0x3F82, 0xBF80, 0xBF81]);
+            f32::from_bits(upper << 16 | lower)
+        }
+        _ => draw.number(taste),
+    })
 }
 
 fn flat<T: Copy>(values: &Array2<T>) -> &[T] {

@@ -1,6 +1,6 @@
 //! The emulator itself: kernels that are right, and kernels that are wrong in one way each.
 
-use crate::emulator::{Arg, Launch, Unit, have_compiler, in_place, input, output};
+use crate::emulator::{AMPERE, Arg, Launch, Unit, have_compiler, in_place, input, output};
 use crate::values::{Draw, Taste};
 use hisa_ref::E4M3;
 use hisa_ref::model::tensor_core::dot_of_unit;
@@ -118,7 +118,7 @@ fn memory_beside_tensors_is_guarded() {
     }
     let unit = unit(&[]);
     let x = [7u32; 10];
-    let mut beside = |read: i64, write: i64| {
+    let beside = |read: i64, write: i64| {
         let mut out = [0u32; 3];
         let mut args = [
             input(&x),
@@ -211,6 +211,9 @@ fn arguments_are_checked() {
         &mut [output(&mut out), Arg::scalar(0i32)],
     );
     assert!(message.unwrap_err().contains("whole warps"));
+    let mut args = [input(&[0u32]), output(&mut out), Arg::scalar(1i64)];
+    let message = unit.launch("block_sums", one(288, 0), &mut args);
+    assert!(message.unwrap_err().contains("launch bounds are 256"));
     assert!(
         unit.launch("none", one(32, 0), &mut [])
             .unwrap_err()
@@ -264,10 +267,9 @@ fn f16_tiles_are_those_of_the_model() {
     if !have_compiler() {
         return;
     }
-    let ampere = ["EMULATOR_FRACTION_BITS=24", "EMULATOR_GROUP=8"];
     let units = [
         (unit(&[]), DotClass::HopperHgmmaF16),
-        (unit(&ampere), DotClass::AmpereHmmaF16),
+        (unit(&AMPERE), DotClass::AmpereHmmaF16),
     ];
     let mut draw = Draw::new(1);
     for (unit, class) in &units {

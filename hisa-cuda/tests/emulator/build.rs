@@ -141,36 +141,30 @@ fn included(file: &str, sources: &[(String, String)]) -> Vec<String> {
 }
 
 /// Entries have internal linkage here, so that units cannot meet.
-fn wrapper(file: &str, entries: impl Iterator<Item = String>) -> String {
+fn wrapper(file: &str, entries: impl Iterator<Item = (String, String)>) -> String {
     let mut wrapper = format!("#include \"cuda.hpp\"\nnamespace {{\n#include \"{file}\"\n}}\n");
-    for name in entries {
-        wrapper += &format!("EMULATOR_ENTRY({name})\n");
+    for (name, bounds) in entries {
+        wrapper += &format!("EMULATOR_ENTRY({name}, {bounds})\n");
     }
     wrapper
 }
 
-/// Names of the functions marked `__global__`.
-fn entries(text: &str) -> Vec<String> {
-    let code: String = text
-        .lines()
+/// Names of the functions marked `__global__`, with their launch bounds.
+fn entries(text: &str) -> Vec<(String, String)> {
+    let lines = text.lines();
+    let code: Vec<&str> = lines
         .map(|line| line.split("//").next().unwrap_or(""))
         .collect();
-    let mut names = Vec::new();
-    for piece in code.split("__global__").skip(1) {
-        let mut head = piece;
-        if let Some((_, bounds)) = piece.split_once("__launch_bounds__(")
-            && !piece
-                .split("__launch_bounds__")
-                .next()
-                .unwrap_or("")
-                .contains('{')
-        {
-            head = bounds.split_once(')').map_or("", |(_, rest)| rest);
+    let code = code.join(" ");
+    let entry = |piece: &str| {
+        let (mut head, mut bounds) = (piece.split('{').next()?, "1024");
+        if let Some((_, rest)) = head.split_once("__launch_bounds__(") {
+            (bounds, head) = rest.split_once(')')?;
         }
-        let before = head.split('(').next().unwrap_or("");
-        names.extend(before.split_whitespace().next_back().map(str::to_owned));
-    }
-    names
+        let name = head.split('(').next()?.split_whitespace().next_back()?;
+        Some((name.to_owned(), bounds.to_owned()))
+    };
+    code.split("__global__").skip(1).filter_map(entry).collect()
 }
 
 /// The emulator's own files and the common headers of the kernels, one of them replaced.

@@ -106,6 +106,8 @@ std::string check(const Entry& entry, const Request& request) {
     const unsigned* block = request.block;
     if (block[0] == 0 || block[0] % WARP != 0 || block[0] > THREADS_MAX || block[1] * block[2] != 1)
         return "blocks are whole warps of at most 1024 threads, in one dimension";
+    if (block[0] > entry.threads_max)
+        return "the launch bounds are " + std::to_string(entry.threads_max) + " threads";
     if (request.grid[1] > 65535 || request.grid[2] > 65535) return "the grid is too large";
     if (request.count != entry.count)
         return "the entry takes " + std::to_string(entry.count) + " arguments";

@@ -7,6 +7,9 @@ use std::ffi::{CString, c_char, c_int, c_void};
 
 pub(crate) use build::{have_compiler, kernel_text};
 
+/// Definitions that make the tensor cores those of `sm_80` and `sm_89`.
+pub(crate) const AMPERE: [&str; 2] = ["EMULATOR_FRACTION_BITS=24", "EMULATOR_GROUP=8"];
+
 /// A plain number that kernels take.
 pub(crate) trait Number: Copy + 'static {}
 impl Number for u8 {}

@@ -79,7 +79,7 @@ struct Entry {
     void (*function)();
     void (*call)(void (*function)(), void* const* values);
     const Parameter* parameters;
-    unsigned count;
+    unsigned count, threads_max;
     Entry* next;
 };
 
@@ -102,8 +102,9 @@ template <typename... P>
 struct Registration {
     static constexpr Parameter parameters[] = {parameter<P>()...};
     Entry entry;
-    Registration(const char* name, void (*function)(P...)) {
-        entry = {name, reinterpret_cast<void (*)()>(function), run, parameters, sizeof...(P), nullptr};
+    Registration(const char* name, void (*function)(P...), unsigned threads_max) {
+        auto erased = reinterpret_cast<void (*)()>(function);
+        entry = {name, erased, run, parameters, sizeof...(P), threads_max, nullptr};
         add(&entry);
     }
     static void run(void (*function)(), void* const* values) {
@@ -111,6 +112,10 @@ struct Registration {
     }
 };
 
+constexpr unsigned first(unsigned threads_max, unsigned = 0) { return threads_max; }
+
 }  // namespace emulator
 
-#define EMULATOR_ENTRY(name) static emulator::Registration name##_registration(#name, name);
+// The entry and its launch bounds.
+#define EMULATOR_ENTRY(name, ...) \
+    static emulator::Registration name##_registration(#name, name, emulator::first(__VA_ARGS__));

@@ -61,7 +61,8 @@ struct Query {
     int tiles;
 
     __device__ Query(u8* shared, i32 h)
-        : weights(reinterpret_cast<f32*>(shared)), tiles((h + HEADS_PER_TILE - 1) / HEADS_PER_TILE) {
+        : weights(reinterpret_cast<f32*>(shared)),
+          tiles((h + HEADS_PER_TILE - 1) / HEADS_PER_TILE) {
         heads = reinterpret_cast<u32*>(weights + tiles * HEADS_PER_TILE);
     }
 

@@ -49,54 +49,47 @@ struct FlatColumns {
     }
 };
 
-// Column c is key block_ids[c / b] * b + c % b: token_scores.
+// Column c is key block_ids[c / b] * b + c % b: token_scores. The window, which is within [0, n),
+// refuses what no id may lead to: an id below 0 gives keys below 0, a large one keys behind n.
 struct TokenColumns {
     const i32* ids;  // of this row
     i64 slots;       // topk * b
     i64 b;
-    i64 blocks;  // ceil(n / b)
     Window window;
 
-    __device__ TokenColumns(Window visible, const i32* row_ids, i64 n, i64 b, i64 topk)
-        : ids(row_ids), slots(topk * b), b(b), blocks(n / b + (n % b != 0)), window(visible) {}
+    __device__ TokenColumns(Window visible, const i32* row_ids, i64 b, i64 topk)
+        : ids(row_ids), slots(topk * b), b(b), window(visible) {}
 
     __device__ i64 count() const { return slots; }
 
     __device__ i64 key(i64 column) const {
-        const i64 block = column_block(column);
-        const i64 first = first_key(block);
-        const i64 key = first + (column - block * b);
-        return first >= 0 && window.contains(key) ? key : -1;
+        const i64 place = place_of(column);
+        const i64 key = ids[place] * b + (column - place * b);
+        return window.contains(key) ? key : -1;
     }
 
-    // One block to a lane. Columns are at most 2^31 - 1, so lane offsets cannot overflow.
+    // One block to a lane.
     __device__ bool any(i64 first, i64 last) const {
-        if (window.ks >= window.ke || first >= last) {
+        if (window.length() == 0 || first >= last) {
             return false;
         }
-        const i64 end = column_block(last - 1) + 1;
+        const i64 end = place_of(last - 1) + 1;
         bool seen = false;
-        for (i64 base = column_block(first); base < end && !seen; base += WARP) {
-            const i64 block = base + static_cast<i64>(threadIdx.x % WARP);
-            const i64 start = block < end ? first_key(block) : -1;
-            const bool meets = start >= 0 && start < window.ke && start + b > window.ks;
-            seen = __any_sync(FULL_WARP, meets);
+        for (i64 base = place_of(first); base < end && !seen; base += WARP) {
+            const i64 place = base + static_cast<i64>(threadIdx.x % WARP);
+            const i64 start = place < end ? ids[place] * b : -b;
+            seen = __any_sync(FULL_WARP, start < window.ke && start + b > window.ks);
         }
         return seen;
     }
 
   private:
-    // A 64-bit division costs several times one of 32 bits, and sizes hardly ever need it.
-    __device__ i64 column_block(i64 column) const {
+    // Which chosen block a column belongs to. Sizes hardly ever need a division of 64 bits, which
+    // costs several times one of 32.
+    __device__ i64 place_of(i64 column) const {
         if (((static_cast<u64>(column) | static_cast<u64>(b)) >> 32) == 0) {
             return static_cast<u32>(column) / static_cast<u32>(b);
         }
         return column / b;
-    }
-
-    // First key of the block chosen at that place, or -1.
-    __device__ i64 first_key(i64 place) const {
-        const i64 id = ids[place];
-        return id >= 0 && id < blocks ? id * b : -1;
     }
 };
