@@ -181,9 +181,8 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         call(what, stream.context().bind_to_thread())?;
         let bytes = self.len * size_of::<T>();
         // SAFETY: both ranges hold `len` elements, and the stream orders the copy.
-        let copied = unsafe {
-            result::memcpy_dtod_async(self.pointer, source, bytes, stream.cu_stream())
-        };
+        let copied =
+            unsafe { result::memcpy_dtod_async(self.pointer, source, bytes, stream.cu_stream()) };
         call(what, copied)
     }
 

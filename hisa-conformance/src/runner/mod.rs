@@ -208,7 +208,7 @@ pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
     })
 }
 
-/// Has a worker hunt these mutants; every case has the launcher's limit.
+/// Has a worker hunt the faults of these names; every case has the launcher's limit.
 ///
 /// # Errors
 /// [`RunError`]; [`RunError::Start`] where the worker is lost on the way.
@@ -219,14 +219,14 @@ pub fn hunt(launcher: &Launcher, names: Vec<String>) -> Result<Vec<SelfTestRow>,
     }
 }
 
-/// Has a worker judge the copy of the reference, within the launcher's limit.
+/// Has a worker judge a backend that has no fault, within the launcher's limit.
 ///
 /// # Errors
 /// As [`hunt`].
-pub fn copy_passes(launcher: &Launcher) -> Result<bool, RunError> {
+pub fn passes(launcher: &Launcher, backend: &str) -> Result<bool, RunError> {
     Ok(matches!(
-        ask(launcher, &Request::Copy)?,
-        Reply::Copied(true)
+        ask(launcher, &Request::Control(backend.to_owned()))?,
+        Reply::Controlled(true)
     ))
 }
 

@@ -227,8 +227,8 @@ impl Worker {
     /// Does what a request asks; `start` is called with the position of each case before it runs.
     ///
     /// # Errors
-    /// As [`Self::batch`] and [`Self::subject`]; [`WorkerError::Backend`] for a mutant there is
-    /// not.
+    /// As [`Self::batch`] and [`Self::subject`]; [`WorkerError::Backend`] for a fault there is
+    /// not, and for one in a kernel where there is no GPU.
     pub fn answer(
         &mut self,
         request: &Request,
@@ -247,14 +247,10 @@ impl Worker {
                 let explained = judge::explain(&problem, backend, basis, *check);
                 Ok(Reply::Explained(Box::new(explained)))
             }
-            Request::Hunt(names) => {
-                let mutants =
-                    selftest::named(names).map_err(|name| WorkerError::Backend { name })?;
-                Ok(Reply::Hunted(selftest::rows(&mutants, start)))
-            }
-            Request::Copy => {
+            Request::Hunt(names) => Ok(Reply::Hunted(selftest::rows(names, start)?)),
+            Request::Control(name) => {
                 start(0);
-                Ok(Reply::Copied(selftest::copy_passes()))
+                Ok(Reply::Controlled(selftest::passes(name)?))
             }
         }
     }
@@ -285,7 +281,7 @@ fn subject(request: &Request) -> Result<(Option<Case>, Problem), WorkerError> {
             Ok((Some(case), problem))
         }
         Request::Explain(of, _) => subject(of),
-        Request::Batch(_) | Request::Hunt(_) | Request::Copy => Err(WorkerError::NoSubject),
+        Request::Batch(_) | Request::Hunt(_) | Request::Control(_) => Err(WorkerError::NoSubject),
     }
 }
 

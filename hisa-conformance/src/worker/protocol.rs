@@ -104,10 +104,10 @@ pub enum Request {
     File(PathBuf),
     /// To explain why the case or file fails the check at this position of the table.
     Explain(Box<Self>, usize),
-    /// To hunt these mutants.
+    /// To hunt the faults of these names.
     Hunt(Vec<String>),
-    /// To judge the copy of the reference.
-    Copy,
+    /// To judge a backend that has no fault.
+    Control(String),
 }
 
 /// Why a worker ends after an answer, and how far the answer reaches.
@@ -138,10 +138,10 @@ pub enum Reply {
     Done(Box<Summary>),
     /// What there is to say about a failure.
     Explained(Box<Explained>),
-    /// What became of the mutants.
+    /// What became of the faults.
     Hunted(Vec<SelfTestRow>),
-    /// Whether the copy passed.
-    Copied(bool),
+    /// Whether the backend without a fault passed.
+    Controlled(bool),
     /// The configuration or the request cannot be carried out, and why.
     Refused(String),
 }

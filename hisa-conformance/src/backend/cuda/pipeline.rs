@@ -61,13 +61,7 @@ pub(super) fn launch(
             let plan = hisa::Plan::new(device, sizes, &job.params, scoring)?;
             scratch.make_room(plan.workspace_bytes())?;
             scratch.fill(fill)?;
-            plan.run(
-                device,
-                &stream,
-                &input,
-                &mut scratch.slice(),
-                &mut indices,
-            )?;
+            plan.run(device, &stream, &input, &mut scratch.slice(), &mut indices)?;
         }
     }
     Ok(())

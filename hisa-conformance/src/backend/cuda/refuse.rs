@@ -4,10 +4,10 @@ use crate::backend::reference::{input, keys, queries};
 use crate::backend::{Failure, Job};
 use crate::op::Op;
 use hisa_ref::params::{block_count, slots_per_row};
+use hisa_ref::stages::check_rows;
 use hisa_ref::stages::index_map::check_slots;
 use hisa_ref::stages::quantize;
 use hisa_ref::stages::token_scores::check_block_ids;
-use hisa_ref::stages::check_rows;
 use hisa_ref::{Stage, Strictness};
 
 /// That the reference takes the job.

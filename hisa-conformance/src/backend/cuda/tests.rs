@@ -6,7 +6,10 @@ fn devices_are_numbers() {
     let of = |text: &str| ordinal(Some(OsString::from(text))).map_err(|error| error.0);
     assert_eq!(of("3"), Ok(3));
     assert_eq!(of(""), Ok(0));
-    assert_eq!(of("x"), Err("HISA_DEVICE is \"x\", not a number".to_owned()));
+    assert_eq!(
+        of("x"),
+        Err("HISA_DEVICE is \"x\", not a number".to_owned())
+    );
     assert_eq!(ordinal(None).map_err(|error| error.0), Ok(0));
 }
 
@@ -19,7 +22,12 @@ fn names_that_mean_nothing_are_unknown_and_others_say_what_is_missing() {
     let Err(reason) = available() else {
         return; // there is a GPU
     };
-    for name in ["cuda", "cuda:exact", "cuda-fault:none", "cuda-fault:map-absolute"] {
+    for name in [
+        "cuda",
+        "cuda:exact",
+        "cuda-fault:none",
+        "cuda-fault:map-absolute",
+    ] {
         let error = by_name(name).map(|_| ()).unwrap_err().to_string();
         assert_eq!(error, format!("backend {name}: {reason}"));
     }
@@ -30,9 +38,15 @@ fn what_is_declared_follows_the_matrix_unit() {
     let text = |scoring, class| declared(scoring, class).to_string();
     assert_eq!(text(Scoring::Exact, None), Numerics::default().to_string());
     let hopper = text(Scoring::TensorCores, Some(DotClass::HopperHgmmaF16));
-    assert!(hopper.contains("model") && hopper.contains("hopper-hgmma-f16"), "{hopper}");
+    assert!(
+        hopper.contains("model") && hopper.contains("hopper-hgmma-f16"),
+        "{hopper}"
+    );
     let unmeasured = text(Scoring::TensorCores, None);
-    assert!(!unmeasured.contains("model") && unmeasured.contains("ampere"), "{unmeasured}");
+    assert!(
+        !unmeasured.contains("model") && unmeasured.contains("ampere"),
+        "{unmeasured}"
+    );
 }
 
 #[test]
