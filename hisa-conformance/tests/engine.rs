@@ -187,6 +187,33 @@ fn a_hang_is_charged_to_its_case_and_job() {
 }
 
 #[test]
+fn a_backend_that_breaks_for_good_costs_its_case_and_no_other() {
+    let plan = random("saboteur:lost", 80);
+    let (struck, report) = (struck(&plan), run(&plan));
+    assert!(struck.len() > 1, "{struck:?}");
+    assert_eq!(report.deaths, struck.len() as u64);
+    assert_eq!(report.summary.total_cases(), plan.promised());
+    let findings = &report.summary.findings;
+    let places: Vec<u64> = findings.iter().map(|found| found.source.index).collect();
+    assert_eq!(places, struck);
+    for found in findings {
+        assert_eq!(found.check, runs_check(saboteur::OP));
+        assert!(found.detail.got.contains("lost"), "{:?}", found.detail);
+    }
+    assert_eq!(report.summary.findings_total, struck.len() as u64);
+    // Jobs behind the one that broke the backend are left out, in that case alone.
+    let later = &report.summary.tallies[runs_check(Op::BlockSparse)];
+    assert_eq!(later.skipped, struck.len() as u64);
+    assert_eq!(later.passed, plan.promised() - later.skipped);
+    let other = Plan {
+        batch_max: 5,
+        jobs: Some(1),
+        ..plan
+    };
+    assert_eq!(run(&other).summary, report.summary);
+}
+
+#[test]
 fn a_panic_costs_no_worker() {
     let plan = random("saboteur:panic", 80);
     let report = run(&plan);

@@ -1,5 +1,5 @@
-//! The table of faults, in the order data flows. No fault makes a kernel leave the memory of the
-//! job by more than a guard: a device that is lost would prove nothing about the checks.
+//! The table of faults, in the order data flows. No fault but `map-trap`, which is there for that,
+//! loses the device: what is found then is the loss and not the fault.
 
 use super::Fault;
 use crate::op::Op;
@@ -177,6 +177,9 @@ pub const FAULTS: &[Fault] = faults! {
     "map-minus-one" 6 MAP, "index_map.range" IndexMap Exact
         "if (slot < 0) return -1;" => "if (slot < 0) return 0;",
         "Maps a missing slot to the first key.";
+    "map-trap" 16 MAP, "index_map.runs" IndexMap Exact
+        "if (slot < 0) return -1;" => "if (slot < 0) __trap();",
+        "Stops the device at a missing slot, which it says only later.";
     "map-u16-row" 10 MAP, "index_map.values" IndexMap Exact
         "const i64 at = row * topk + column;"
             => "const i64 at = static_cast<u16>(row * topk) + column;",
