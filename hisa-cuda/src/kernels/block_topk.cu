@@ -1,6 +1,6 @@
 // Stage 5, block_topk (SPEC 5): the blocks to keep, in ascending id, then -1.
 //
-// grid (M), block 128; 512 for rows of more than 2048 blocks (any multiple of 32 up to 1024).
+// grid (M), block 128; 512 for rows of more than 2048 blocks (any multiple of 32 up to 512).
 // No dynamic shared memory.
 #include "common/select.cuh"
 
@@ -50,7 +50,7 @@ __device__ void write_ascending(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(1024) block_topk(
+extern "C" __global__ void __launch_bounds__(512) block_topk(
     const f32* masked, const i32* ks, const i32* ke, i32* block_ids, i64 n, i64 nb, i64 b,
     i64 topk, i32 rank_bf16
 ) {

@@ -65,16 +65,18 @@ struct RowEntries {
     }
 };
 
-// Adds the digits of a warp. The digit of the first lane is added for all lanes that have it:
-// rows full of one score would otherwise queue up at one counter.
+// Adds the digits of a warp. Where all its digits are one, as in rows full of one score, a single
+// lane adds them: 32 additions to one counter could queue up.
 __device__ __forceinline__ void count_digit(u32* counts, u32 digit, bool counted) {
     const u32 lanes = __ballot_sync(FULL_WARP, counted);
     if (lanes == 0) return;
     const u32 leader = __ffs(lanes) - 1;
     const u32 common = __shfl_sync(FULL_WARP, digit, leader);
-    const u32 same = __ballot_sync(FULL_WARP, counted && digit == common);
-    if (lane_index() == leader) atomicAdd(&counts[common], static_cast<u32>(__popc(same)));
-    if (counted && digit != common) atomicAdd(&counts[digit], 1u);
+    if (__any_sync(FULL_WARP, counted && digit != common)) {
+        if (counted) atomicAdd(&counts[digit], 1u);
+    } else if (lane_index() == leader) {
+        atomicAdd(&counts[common], static_cast<u32>(__popc(lanes)));
+    }
 }
 
 // The digit in which the `want` largest end.
