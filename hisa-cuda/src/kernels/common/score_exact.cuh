@@ -49,9 +49,8 @@ struct Staged {
     i32 chunks;
 };
 
-// The upper 16 bits of the f64 of code * 2^QUERY_EXPONENT.
+// The upper 16 bits of the f64 of code * 2^QUERY_EXPONENT; that of NaN is NaN (S.7).
 __device__ __forceinline__ u64 staged_code(u8 code) {
-    if (is_nan(code)) return 0x7ff8;
     const f64 value = decode_f64(code) * power_of_two(QUERY_EXPONENT);
     return static_cast<u64>(__double_as_longlong(value)) >> 48;
 }
@@ -179,7 +178,8 @@ __device__ __forceinline__ HeadSum head_sum(const Staged& staged, const Key& key
 // additions and two more, so sum misses the real one by at most (n + 3) u times the real size, and
 // size the real one by the same share. The product with the scale and either end of the interval
 // cost another u each, the width itself three of its own. (n + 16) u covers all of this with room
-// for the terms of higher order. Nothing overflows or underflows in f64.
+// for the terms of higher order. Nothing overflows or underflows in f64. An infinite scale makes
+// the width infinite or NaN and an end NaN, which decides nothing.
 __device__ __forceinline__ bool decided_score(const HeadSum& total, f32 scale, i32 heads,
                                               f32& score) {
     const f64 product = __dmul_rn(total.sum, scale);
@@ -193,8 +193,7 @@ __device__ __forceinline__ bool decided_score(const HeadSum& total, f32 scale, i
     const f32 least = __double2float_rn(__dadd_rn(product, -width));
     const f32 most = __double2float_rn(__dadd_rn(product, width));
     score = __fadd_rn(least, 0.0f);  // a zero is +0.0 (S.6)
-    // With an infinite scale the ends may be infinite by a sign that was rounded: not decided.
-    return least == most && factor != pos_inf();
+    return least == most;
 }
 
 __device__ __forceinline__ i64 exact_dot(const u8* q, const u8* key, i32 d) {
