@@ -8,6 +8,11 @@
 //! is the median of single launches between two events of the device, in milliseconds.
 
 #![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a bench prints its figures"
+)]
+#![allow(
     clippy::unwrap_used,
     reason = "a bench that cannot be set up must not run"
 )]
