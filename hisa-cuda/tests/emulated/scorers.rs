@@ -59,7 +59,7 @@ const SHAPES: [(usize, usize, usize); 16] = [
 ];
 
 impl Rule {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
             Self::Mma | Self::MmaAmpere => "mma",
