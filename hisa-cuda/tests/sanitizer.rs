@@ -228,16 +228,19 @@ impl Run<'_> {
         };
         block_topk::launch(self.device, &self.stream, &args).unwrap();
         assert_eq!(self.matrix(&ids, (rows, kept)), trace.block_ids, "{what}");
-        let mut whole = self.raw(rows * blocks.slots());
-        block_sparse::indices(
-            self.device,
-            &self.stream,
-            DeviceSlice::of(&ids, &self.stream),
-            input.windows,
-            (rows, sizes.keys, blocks),
-            &DeviceSliceMut::of(&mut whole, &self.stream),
-        )
-        .unwrap();
+        self.whole_blocks(&ids, input.windows, (rows, sizes.keys, blocks));
+    }
+
+    fn whole_blocks(
+        &self,
+        ids: &CudaSlice<i32>,
+        windows: WindowSlices<'_>,
+        sizes: (usize, usize, Blocks),
+    ) {
+        let mut whole = self.raw(sizes.0 * sizes.2.slots());
+        let ids = DeviceSlice::of(ids, &self.stream);
+        let indices = DeviceSliceMut::of(&mut whole, &self.stream);
+        block_sparse::indices(self.device, &self.stream, ids, windows, sizes, &indices).unwrap();
     }
 
     /// Stages 6 to 8.
