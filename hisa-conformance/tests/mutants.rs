@@ -11,7 +11,7 @@ use hisa_conformance::op::Op;
 use hisa_conformance::problem::Problem;
 use hisa_conformance::report::SelfTestRow;
 use hisa_conformance::runner::Launcher;
-use hisa_conformance::selftest::{self, cases, hunt};
+use hisa_conformance::selftest::{self, Planted, cases, hunt};
 use hisa_conformance::summary::Summary;
 use hisa_conformance::worker::judge::{Exhibit, Terms, judge};
 use rayon::prelude::*;
@@ -111,8 +111,9 @@ fn without_checks_nothing_is_caught() {
         .iter()
         .filter(|mutant| mutant.survives())
         .take(5)
+        .map(Planted::Port)
         .collect();
-    let prey = hunt(&some, true, 30, &mut |_| {});
+    let prey = hunt(&some, true, 30, &mut |_| {}).unwrap();
     assert_eq!(prey.len(), 5);
     assert!(
         prey.iter()

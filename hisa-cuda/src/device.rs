@@ -106,6 +106,15 @@ impl Device {
         call("cuStreamCreate", self.context.new_stream())
     }
 
+    /// Waits for all work of the context. An error means that no later call will succeed: a fault
+    /// of a kernel stays with the context, and the process has to end.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn check(&self) -> Result<()> {
+        call("waiting for the context", self.context.synchronize())
+    }
+
     /// Compiles and loads kernels, so that no later call has to.
     ///
     /// # Errors

@@ -12,12 +12,14 @@ pub mod kernel;
 pub mod launch;
 pub mod numerics;
 mod scorer;
+pub mod scratch;
 pub mod shape;
 pub mod slice;
 pub mod stages;
 pub mod toolchain;
 mod workspace;
 
+pub use cudarc::driver::CudaStream;
 pub use device::{Device, Limits};
 pub use error::{Error, Result};
 pub use host::Host;

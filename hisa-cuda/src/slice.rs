@@ -1,7 +1,8 @@
 //! Tensors in device memory: a pointer, a length, and how long they live.
 
+use crate::device::call;
 use crate::error::{Error, Result};
-use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, sys::CUdeviceptr};
+use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, result, sys::CUdeviceptr};
 use std::marker::PhantomData;
 
 /// A tensor that kernels read. Row-major; the shape goes with the call that takes it.
@@ -165,6 +166,24 @@ impl<'a, T> DeviceSliceMut<'a, T> {
             len: self.len - start,
             life: PhantomData,
         }
+    }
+
+    /// Puts a copy of the first elements of `from` here, in the order of the stream.
+    ///
+    /// # Errors
+    /// [`Error::Length`] where `from` is shorter; [`Error::Driver`].
+    pub fn copy_from(&mut self, stream: &CudaStream, from: DeviceSlice<'_, T>) -> Result<()> {
+        let source = from.holding("the source of a copy", self.len)?;
+        if self.len == 0 {
+            return Ok(());
+        }
+        let what = "copying on the device";
+        call(what, stream.context().bind_to_thread())?;
+        let bytes = self.len * size_of::<T>();
+        // SAFETY: both ranges hold `len` elements, and the stream orders the copy.
+        let copied =
+            unsafe { result::memcpy_dtod_async(self.pointer, source, bytes, stream.cu_stream()) };
+        call(what, copied)
     }
 
     /// The address, where there are at least `needed` elements.

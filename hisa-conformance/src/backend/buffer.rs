@@ -353,6 +353,11 @@ impl Buffers {
         self.0.iter().map(|(name, buffer)| (*name, buffer))
     }
 
+    /// Names and tensors, to be written.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut Buffer)> {
+        self.0.iter_mut().map(|(name, buffer)| (*name, buffer))
+    }
+
     /// The tensor of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Buffer> {

@@ -7,6 +7,8 @@
 
 pub mod buffer;
 mod capabilities;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod job;
 pub mod mutant;
 pub mod oracle;
@@ -59,6 +61,31 @@ pub trait Backend: Send {
     /// # Errors
     /// [`Failure`], in which case the outputs are not looked at.
     fn run(&mut self, job: &mut Job<'_>, out: &mut Outputs) -> Result<(), Failure>;
+
+    /// Why no further job can run in this process; `None` as long as one can. The worker of a
+    /// broken backend ends after the case, and another takes its place.
+    fn broken(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Why there is no backend of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum BackendError {
+    /// Nothing has this name.
+    #[error("there is no backend {name:?}; `hisa list backends` names them")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+    },
+    /// It cannot run on this machine, or not as this program was built.
+    #[error("backend {name}: {reason}")]
+    Unavailable {
+        /// The name asked for.
+        name: String,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// The backends that are always there, and what they are.
@@ -70,19 +97,56 @@ pub const NAMES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The backend of that name: one of [`NAMES`], or `mutant:` and a name of [`mutant::MUTANTS`].
-#[must_use]
-pub fn by_name(name: &str) -> Option<Box<dyn Backend>> {
-    match name {
-        "reference" => Some(Box::new(reference::Reference::new())),
-        "oracle" => Some(Box::new(oracle::Oracle::new())),
-        _ => match name.split_once(':')? {
-            ("mutant", fault) => mutant::by_name(fault),
-            ("simulated", class) => Some(Box::new(simulated::Simulated::new(class)?)),
-            ("saboteur", fault) => Some(Box::new(saboteur::Saboteur::by_name(fault)?)),
-            _ => None,
-        },
+/// The backends on a GPU, and what they are.
+pub const GPU_NAMES: [(&str, &str); 2] = [
+    (
+        "cuda",
+        "The crate hisa-cuda on a GPU, scores by tensor cores.",
+    ),
+    ("cuda:exact", "The same with exact scores."),
+];
+
+/// The backend of that name: one of [`NAMES`] or [`GPU_NAMES`], `mutant:` and a name of
+/// [`mutant::MUTANTS`], or `cuda-fault:` and the name of a fault planted in a kernel.
+///
+/// # Errors
+/// [`BackendError`].
+pub fn by_name(name: &str) -> Result<Box<dyn Backend>, BackendError> {
+    if name == "cuda" || name.starts_with("cuda:") || name.starts_with("cuda-fault:") {
+        return on_gpu(name);
     }
+    let known: Option<Box<dyn Backend>> = match name.split_once(':') {
+        None if name == "reference" => Some(Box::new(reference::Reference::new())),
+        None if name == "oracle" => Some(Box::new(oracle::Oracle::new())),
+        Some(("mutant", fault)) => mutant::by_name(fault),
+        Some(("simulated", class)) => simulated::Simulated::new(class).map(boxed),
+        Some(("saboteur", fault)) => saboteur::Saboteur::by_name(fault).map(boxed),
+        _ => None,
+    };
+    known.ok_or_else(|| unknown(name))
+}
+
+fn boxed(backend: impl Backend + 'static) -> Box<dyn Backend> {
+    Box::new(backend)
+}
+
+fn unknown(name: &str) -> BackendError {
+    BackendError::Unknown {
+        name: name.to_owned(),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn on_gpu(name: &str) -> Result<Box<dyn Backend>, BackendError> {
+    Ok(Box::new(cuda::Cuda::by_name(name)?))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn on_gpu(name: &str) -> Result<Box<dyn Backend>, BackendError> {
+    Err(BackendError::Unavailable {
+        name: name.to_owned(),
+        reason: "not built in; this hisa was built without its feature cuda".to_owned(),
+    })
 }
 
 /// The backend whose results another one is judged by: the oracle judges the reference, and the

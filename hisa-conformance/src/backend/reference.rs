@@ -140,7 +140,7 @@ fn pooled(made: &Pooled, out: &mut Outputs) -> Result<(), Failure> {
     copy(&made.scales, out.f32("pooled_scale")?)
 }
 
-fn keys<'a>(
+pub(super) fn keys<'a>(
     job: &'a Job<'_>,
     codes: &str,
     scales: &str,
@@ -155,7 +155,7 @@ fn q<'a>(job: &'a Job<'_>) -> Result<ArrayView3<'a, E4M3>, Failure> {
     shaped.map_err(|error| Failure::Error(error.to_string()))
 }
 
-fn queries<'a>(job: &'a Job<'_>) -> Result<Queries<'a>, Failure> {
+pub(super) fn queries<'a>(job: &'a Job<'_>) -> Result<Queries<'a>, Failure> {
     Ok(Queries::new(
         q(job)?,
         job.f32("weights")?.view2(),
@@ -163,7 +163,7 @@ fn queries<'a>(job: &'a Job<'_>) -> Result<Queries<'a>, Failure> {
     )?)
 }
 
-fn input<'a>(job: &'a Job<'_>) -> Result<IndexerInput<'a>, Failure> {
+pub(super) fn input<'a>(job: &'a Job<'_>) -> Result<IndexerInput<'a>, Failure> {
     let scales = ArrayView1::from(job.f32("k_scale")?.body());
     Ok(IndexerInput::new(
         q(job)?,

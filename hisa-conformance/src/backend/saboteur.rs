@@ -22,6 +22,7 @@ enum Way {
     Abort,
     Exit,
     Hang,
+    Lost,
     Panic,
     Slow,
 }
@@ -32,6 +33,7 @@ pub struct Saboteur {
     name: &'static str,
     way: Way,
     inner: Reference,
+    lost: bool,
 }
 
 impl Saboteur {
@@ -42,6 +44,7 @@ impl Saboteur {
             "abort" => ("saboteur:abort", Way::Abort),
             "exit" => ("saboteur:exit", Way::Exit),
             "hang" => ("saboteur:hang", Way::Hang),
+            "lost" => ("saboteur:lost", Way::Lost),
             "panic" => ("saboteur:panic", Way::Panic),
             "slow" => ("saboteur:slow", Way::Slow),
             _ => return None,
@@ -50,6 +53,7 @@ impl Saboteur {
             name,
             way,
             inner: Reference::new(),
+            lost: false,
         })
     }
 }
@@ -64,17 +68,28 @@ impl Backend for Saboteur {
     }
 
     fn run(&mut self, job: &mut Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
-        if job.op == OP && strikes(job.n) {
+        if self.lost && job.op != OP {
+            return Err(Failure::Unsupported("not run: lost".to_owned()));
+        }
+        if self.lost || job.op == OP && strikes(job.n) {
             match self.way {
                 Way::Abort => std::process::abort(),
                 Way::Exit => std::process::exit(3),
                 Way::Hang => loop {
                     std::thread::sleep(Duration::from_secs(1));
                 },
+                Way::Lost => {
+                    self.lost = true;
+                    return Err(Failure::Error("lost".to_owned()));
+                }
                 Way::Panic => panic!("sabotage"),
                 Way::Slow => std::thread::sleep(Duration::from_millis(20)),
             }
         }
         self.inner.run(job, out)
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.lost.then(|| format!("{}: lost", self.name))
     }
 }

@@ -210,7 +210,7 @@ impl Observer for Screen {
 
 /// How long a worker of the self-test may be silent: all mutants that one case catches are shrunk
 /// before the next case begins.
-const SELF_TEST_LIMIT: Duration = Duration::from_secs(600);
+pub(super) const SELF_TEST_LIMIT: Duration = Duration::from_secs(600);
 
 /// What a run is called in its report.
 pub(super) struct Title {
@@ -314,7 +314,9 @@ fn info(plan: &Plan, title: &Title, outcome: &RunOutcome) -> RunInfo {
 /// What a report says of a backend on trial now.
 pub(super) fn info_of(backend: &str) -> RunInfo {
     let declared = backend::by_name(backend);
-    let arithmetic = declared.map(|declared| declared.capabilities().arithmetic());
+    let arithmetic = declared
+        .ok()
+        .map(|declared| declared.capabilities().arithmetic());
     RunInfo {
         backend: backend.to_owned(),
         basis: backend::basis_of(backend).name().to_owned(),

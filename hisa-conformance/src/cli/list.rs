@@ -69,14 +69,16 @@ impl Names {
                 let mutants = mutants.map(|one| row(&format!("mutant:{}", one.name), one.about));
                 let simulated = Simulated::names();
                 let arithmetic = |name: &String| {
-                    let made = backend::by_name(name)?;
+                    let made = backend::by_name(name).ok()?;
                     Some(row(
                         name,
                         &format!("Arithmetic {}.", made.capabilities().arithmetic()),
                     ))
                 };
                 let simulated = simulated.iter().filter_map(arithmetic);
-                fixed.into_iter().chain(simulated).chain(mutants).collect()
+                let fixed = fixed.into_iter().chain(on_gpu());
+                let all = fixed.chain(simulated).chain(mutants);
+                all.chain(kernel_faults()).collect()
             }
             Self::Generators => {
                 let made = generate::NAMES.map(|name| generate::by_name(name, 0, 0));
@@ -103,6 +105,40 @@ impl Names {
             Self::Stages => Op::ALL.map(|op| row(op.name(), op.about())).to_vec(),
         }
     }
+}
+
+/// The backends on a GPU, each with whether it can run here.
+fn on_gpu() -> Vec<(String, String)> {
+    let here = match available() {
+        Ok(gpu) => format!("Here: {gpu}."),
+        Err(why) => format!("Not here: {why}."),
+    };
+    let row = |(name, about): (&str, &str)| (name.to_owned(), format!("{about} {here}"));
+    backend::GPU_NAMES.map(row).to_vec()
+}
+
+#[cfg(feature = "cuda")]
+fn available() -> Result<String, String> {
+    backend::cuda::available()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn available() -> Result<String, String> {
+    Err("not built in".to_owned())
+}
+
+#[cfg(feature = "cuda")]
+fn kernel_faults() -> Vec<(String, String)> {
+    use backend::cuda::faults::{FAULTS, PREFIX};
+    let row = |fault: &backend::cuda::faults::Fault| {
+        (format!("{PREFIX}{}", fault.name), fault.about.to_owned())
+    };
+    FAULTS.iter().map(row).collect()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn kernel_faults() -> Vec<(String, String)> {
+    Vec::new()
 }
 
 /// Prints the names.

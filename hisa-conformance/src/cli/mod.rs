@@ -11,6 +11,7 @@ pub mod fuzz;
 pub mod list;
 pub mod replay;
 pub mod run;
+pub mod selftest;
 pub mod worker;
 
 use crate::case::CaseError;
@@ -53,6 +54,8 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Measure speed.
     Bench(bench::BenchArgs),
+    /// Plant faults in the kernels of a backend and check that each is found.
+    Selftest(selftest::SelftestArgs),
     /// Print the names of backends, generators, checks, flags, presets or stages.
     List(list::ListArgs),
     /// Run cases for another `hisa` process.
@@ -234,6 +237,7 @@ pub fn dispatch(command: Command) -> Result<Outcome, CliError> {
         Command::Eval(args) => eval::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Selftest(args) => selftest::run(&args),
         Command::List(args) => list::run(args),
         Command::Worker => worker::run(),
     }
@@ -316,6 +320,8 @@ mod tests {
             "hisa run --stage nothing",
             "hisa run --jobs 0",
             "hisa list nothing",
+            "hisa selftest",
+            "hisa selftest --backend reference",
             "hisa nothing",
         ] {
             let error = Cli::try_parse_from(words.split_whitespace()).unwrap_err();

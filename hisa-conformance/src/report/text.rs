@@ -228,8 +228,14 @@ fn self_tests(self_test: &SelfTest, options: &TextOptions) -> String {
     if shown.is_empty() {
         return totals;
     }
+    format!("{}\n{totals}", faults(&shown, options))
+}
+
+/// Planted faults and what became of them, a line each.
+#[must_use]
+pub fn faults(shown: &[&SelfTestRow], options: &TextOptions) -> String {
     let mut rows = vec![["fault", "kind", "caught by", "cases", "shrunk"].map(str::to_owned)];
-    for row in &shown {
+    for row in shown {
         let caught = match &row.caught_by {
             None => format!("NOT CAUGHT (meant: {})", row.meant),
             Some(check) if *check == row.meant => check.clone(),
@@ -259,7 +265,6 @@ fn self_tests(self_test: &SelfTest, options: &TextOptions) -> String {
         let line = format!("{fault:<w0$}  {kind:<w1$}  {caught}  {cases:>w3$}  {shrunk}");
         lines.push(line.trim_end().to_owned());
     }
-    lines.push(totals);
     lines.join("\n")
 }
 

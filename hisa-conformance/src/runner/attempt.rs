@@ -61,6 +61,7 @@ pub(super) fn answer(
                 op = None;
                 (begun, allowed) = (Instant::now(), own);
             }
+            Ok(Reply::Ending(ending)) => child.ending = Some(ending),
             Ok(Reply::Refused(why)) => return Ok(Err(RunError::Refused { why })),
             Ok(Reply::Ready) => {}
             Ok(last) => return Ok(Ok(last)),

@@ -1,7 +1,7 @@
 //! One worker process, with a limit on how long it may be silent.
 
 use super::RunError;
-use crate::worker::protocol::{Config, Reply, Request, reply_in, send};
+use crate::worker::protocol::{Config, Ending, Reply, Request, reply_in, send};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -66,6 +66,7 @@ impl Launcher {
             stdin: Some(stdin),
             replies: listen(stdout),
             announces: config.announce,
+            ending: None,
         };
         // A worker that is gone already shows in the missing reply.
         let _ = child.tell(config);
@@ -128,6 +129,8 @@ pub struct Child {
     replies: Receiver<Reply>,
     /// Whether it says when a job of the backend begins and ends.
     pub(super) announces: bool,
+    /// Why it has ended with its last answer, where it has.
+    pub(super) ending: Option<Ending>,
 }
 
 impl Child {

@@ -86,7 +86,7 @@ impl Judge {
         };
         match attempt(&mut child, &request(subject), self.launcher.time_limit) {
             Ok(answer) => {
-                self.child = Some(child);
+                self.keep(child);
                 answer
             }
             Err(Lost { loss, op, .. }) => {
@@ -112,7 +112,7 @@ impl Judge {
         let request = Request::Explain(Box::new(request(subject)), check);
         match answer(&mut child, &request, self.launcher.time_limit) {
             Ok(answer) => {
-                self.child = Some(child);
+                self.keep(child);
                 match answer? {
                     Reply::Explained(explained) => Ok(*explained),
                     _ => Ok(Explained::default()),
@@ -120,6 +120,11 @@ impl Judge {
             }
             Err(_) => Ok(Explained::default()),
         }
+    }
+
+    /// Keeps a worker for the next subject, unless its backend is broken.
+    fn keep(&mut self, child: Child) {
+        self.child = Some(child).filter(|child| child.ending.is_none());
     }
 
     /// The checks `subject` fails, as positions in [`crate::check::CHECKS`], and what they say.

@@ -194,6 +194,9 @@ pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
     while let Some((_, batch)) = queue.next() {
         let part = worker.batch(&batch, &mut |_| {}).map_err(refused)?;
         summary.merge(part, plan.findings_max);
+        if worker.ending().is_some() {
+            break;
+        }
     }
     summary.choose(plan.findings_max);
     Ok(RunOutcome {
@@ -205,7 +208,7 @@ pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
     })
 }
 
-/// Has a worker hunt these mutants; every case has the launcher's limit.
+/// Has a worker hunt the faults of these names; every case has the launcher's limit.
 ///
 /// # Errors
 /// [`RunError`]; [`RunError::Start`] where the worker is lost on the way.
@@ -216,14 +219,14 @@ pub fn hunt(launcher: &Launcher, names: Vec<String>) -> Result<Vec<SelfTestRow>,
     }
 }
 
-/// Has a worker judge the copy of the reference, within the launcher's limit.
+/// Has a worker judge a backend that has no fault, within the launcher's limit.
 ///
 /// # Errors
 /// As [`hunt`].
-pub fn copy_passes(launcher: &Launcher) -> Result<bool, RunError> {
+pub fn passes(launcher: &Launcher, backend: &str) -> Result<bool, RunError> {
     Ok(matches!(
-        ask(launcher, &Request::Copy)?,
-        Reply::Copied(true)
+        ask(launcher, &Request::Control(backend.to_owned()))?,
+        Reply::Controlled(true)
     ))
 }
 

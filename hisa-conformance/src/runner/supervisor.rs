@@ -8,7 +8,7 @@ use crate::flags::Flags;
 use crate::op::Op;
 use crate::problem::Problem;
 use crate::summary::{Source, Summary};
-use crate::worker::protocol::{Batch, Config, Request};
+use crate::worker::protocol::{Batch, Config, Ending, Request};
 use crate::worker::{Generators, WorkerError, flags_of, judge};
 
 /// Charged cases after which a run stops: a backend that dies everywhere proves nothing more.
@@ -20,7 +20,7 @@ const IDLE_LOSSES_MAX: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Piece {
     pub summary: Summary,
-    /// Whether it is one case, charged with the loss of its worker.
+    /// Whether its last case cost a worker.
     pub charged: bool,
 }
 
@@ -41,6 +41,10 @@ enum Work {
     /// One case on which a worker was lost.
     Suspect(Batch, Loss),
 }
+
+/// An answer, and why its worker has ended, where it has: then the answer may cover only the first
+/// cases that were asked for.
+type Done = (Summary, Option<Ending>);
 
 /// One worker at a time, replaced when it is lost.
 pub(super) struct Supervisor<'a> {
@@ -81,10 +85,16 @@ impl<'a> Supervisor<'a> {
             match part {
                 Work::Cases(cases) if cases.len == 0 => {}
                 Work::Cases(cases) => match self.cases(&cases)? {
-                    Ok(summary) => answer.pieces.push(Piece {
-                        summary,
-                        charged: false,
-                    }),
+                    Ok((summary, ending)) => {
+                        let charged = ending.is_some();
+                        answer.pieces.push(Piece { summary, charged });
+                        if let Some(Ending { done, why }) = ending {
+                            answer.deaths += 1;
+                            answer.notes.push(why);
+                            let done = done.clamp(1, cases.len);
+                            work.push(Work::Cases(cases.part(done, cases.len - done)));
+                        }
+                    }
                     Err(Lost { loss, at, .. }) => {
                         answer.deaths += 1;
                         let Some(at) = at.filter(|&at| at < cases.len) else {
@@ -108,7 +118,7 @@ impl<'a> Supervisor<'a> {
         Ok(answer)
     }
 
-    fn cases(&mut self, cases: &Batch) -> Result<Result<Summary, Lost>, RunError> {
+    fn cases(&mut self, cases: &Batch) -> Result<Result<Done, Lost>, RunError> {
         let mut child = match self.child.take() {
             Some(child) => child,
             None => self.launcher.start(self.config)?,
@@ -116,8 +126,11 @@ impl<'a> Supervisor<'a> {
         let request = Request::Batch(cases.clone());
         match attempt(&mut child, &request, self.launcher.time_limit) {
             Ok(answer) => {
-                self.child = Some(child);
-                Ok(Ok(answer?))
+                let ending = child.ending.take();
+                if ending.is_none() {
+                    self.child = Some(child);
+                }
+                Ok(Ok((answer?, ending)))
             }
             Err(lost) => Ok(Err(lost)),
         }

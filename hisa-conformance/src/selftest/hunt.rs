@@ -1,7 +1,8 @@
-//! Mutants over the cases of a quick run, each until its first finding.
+//! Planted faults over the cases of a quick run, each until its first finding.
 
-use crate::backend::mutant::{Mutant, by_name};
+use super::Planted;
 use crate::backend::reference::Reference;
+use crate::backend::{Backend, BackendError};
 use crate::case::Case;
 use crate::effort::Effort;
 use crate::flags::Flags;
@@ -22,11 +23,11 @@ const SHRINK: Budget = Budget {
     time: Duration::from_secs(2),
 };
 
-/// What became of a mutant.
+/// What became of a fault.
 #[derive(Debug, Clone)]
 pub struct Prey {
-    /// The mutant.
-    pub mutant: &'static Mutant,
+    /// The fault.
+    pub planted: Planted,
     /// Its first finding; `None` where no case shows the fault.
     pub finding: Option<Finding>,
     /// Cases it took.
@@ -57,26 +58,58 @@ fn of_part(part: Batch) -> impl Iterator<Item = (Source, Case)> {
     })
 }
 
-/// Each mutant over the cases until a check of its job finds it, no check where `blind`; a case's
+/// A fault that is still sought, with the backend that all its cases share, where they do.
+struct Alive {
+    planted: Planted,
+    kept: Option<Box<dyn Backend>>,
+}
+
+impl Alive {
+    /// The first check that fails, in the order of the table.
+    fn first_finding(
+        &mut self,
+        problem: &Problem,
+        truth: &Truth,
+        terms: &Terms,
+    ) -> Result<Option<Finding>, BackendError> {
+        let mut backend = match self.kept.take() {
+            Some(kept) => kept,
+            None => self.planted.backend()?,
+        };
+        let found = first_finding(backend.as_mut(), problem, truth, terms);
+        self.kept = Some(backend).filter(|_| self.planted.is_kept());
+        Ok(found)
+    }
+
+    fn is_broken(&self) -> bool {
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|backend| backend.broken().is_some())
+    }
+}
+
+/// Each fault over the cases until a check of its job finds it, no check where `blind`; a case's
 /// truth is computed once for all of them. `start` is called with the number of each case before
-/// it runs. A mutant that ends the process or never returns takes the caller with it.
-#[must_use]
+/// it runs. A fault that ends the process or never returns takes the caller with it; one that
+/// breaks its backend for good ends the hunt, and the answer leaves out those still sought.
+///
+/// # Errors
+/// [`BackendError::Unavailable`] for faults in kernels where there is no GPU.
 pub fn hunt(
-    mutants: &[&'static Mutant],
+    faults: &[Planted],
     blind: bool,
     cases_max: usize,
     start: &mut dyn FnMut(u64),
-) -> Vec<Prey> {
-    let terms = |mutant: &Mutant| match blind {
-        true => Terms::of(&[]),
-        false => Terms::of(&[mutant.op]),
-    };
-    let mut alive: Vec<&'static Mutant> = mutants.to_vec();
+) -> Result<Vec<Prey>, BackendError> {
+    let alive = faults.iter().map(|&planted| Alive {
+        planted,
+        kept: None,
+    });
+    let mut alive: Vec<Alive> = alive.collect();
     let mut caught = Vec::new();
     let mut count = 0;
     for (source, case) in cases().take(cases_max) {
         start(count);
-        let ops: Vec<Op> = alive.iter().map(|mutant| mutant.op).collect();
+        let ops: Vec<Op> = alive.iter().map(|one| one.planted.op()).collect();
         if alive.is_empty() {
             break;
         }
@@ -85,38 +118,45 @@ pub fn hunt(
             continue;
         };
         let truth = Truth::of_ops(&problem, &mut Reference::new(), &ops);
-        alive.retain(|mutant| {
-            let found = first_finding(mutant, &problem, &truth, &terms(mutant));
-            let Some(mut finding) = found else {
-                return true;
+        for mut one in std::mem::take(&mut alive) {
+            let terms = if blind {
+                Terms::of(&[])
+            } else {
+                Terms::of(&[one.planted.op()])
+            };
+            let Some(mut finding) = one.first_finding(&problem, &truth, &terms)? else {
+                alive.push(one);
+                continue;
             };
             finding.source = source.clone();
             finding.case = case.to_string();
-            finding.shrunk = Some(smallest(mutant, &case, &finding));
+            if !one.is_broken() {
+                finding.shrunk = Some(smallest(&mut one, &case, &finding));
+            }
             caught.push(Prey {
-                mutant,
+                planted: one.planted,
                 finding: Some(finding),
                 cases: count,
             });
-            false
-        });
+            if one.is_broken() {
+                return Ok(caught);
+            }
+        }
     }
-    let missed = alive.into_iter().map(|mutant| Prey {
-        mutant,
+    let missed = alive.into_iter().map(|one| Prey {
+        planted: one.planted,
         finding: None,
         cases: count,
     });
-    caught.into_iter().chain(missed).collect()
+    Ok(caught.into_iter().chain(missed).collect())
 }
 
-/// The first check that fails, in the order of the table.
 fn first_finding(
-    mutant: &Mutant,
+    backend: &mut dyn Backend,
     problem: &Problem,
     truth: &Truth,
     terms: &Terms,
 ) -> Option<Finding> {
-    let mut backend = by_name(mutant.name)?;
     let mut summary = Summary::default();
     let nowhere = Source {
         generator: String::new(),
@@ -128,21 +168,21 @@ fn first_finding(
         case: "",
         flags: &|| Flags::NONE,
     };
-    judge_by(&exhibit, truth, backend.as_mut(), terms, &mut summary);
+    judge_by(&exhibit, truth, backend, terms, &mut summary);
     summary.findings.into_iter().next()
 }
 
 /// The smallest case on which the same check is the first to fail.
-fn smallest(mutant: &Mutant, case: &Case, finding: &Finding) -> Shrunk {
+fn smallest(one: &mut Alive, case: &Case, finding: &Finding) -> Shrunk {
     let mut detail = finding.detail.clone();
-    let terms = Terms::of(&[mutant.op]);
+    let terms = Terms::of(&[one.planted.op()]);
     let shrunk = shrink(case.clone(), SHRINK, |smaller| {
         let Ok(problem) = Problem::new(smaller) else {
             return false;
         };
         let truth = Truth::of_ops(&problem, &mut Reference::new(), &terms.ops);
-        match first_finding(mutant, &problem, &truth, &terms) {
-            Some(found) if found.check == finding.check => {
+        match one.first_finding(&problem, &truth, &terms) {
+            Ok(Some(found)) if found.check == finding.check => {
                 detail = found.detail;
                 true
             }

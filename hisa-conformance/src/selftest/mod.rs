@@ -4,13 +4,17 @@
 //! be wrong ([`crate::backend::mutant`]), a copy without a fault that has to pass, and a faulty one
 //! with the checks left out, which has to be noticed too.
 
+#[cfg(feature = "cuda")]
+pub mod gpu;
 mod hunt;
+mod planted;
 
 pub use hunt::{Prey, cases, hunt};
+pub use planted::Planted;
 
-use crate::backend::Backend;
-use crate::backend::mutant::{MUTANTS, Mutant, by_name};
+use crate::backend::mutant::{MUTANTS, Mutant};
 use crate::backend::reference::Reference;
+use crate::backend::{Backend, BackendError, by_name};
 use crate::case::Case;
 use crate::check::CHECKS;
 use crate::flags::Flags;
@@ -27,6 +31,8 @@ use std::time::{Duration, Instant};
 /// Cases the copy without a fault has to pass: of three, edge cases and the corpus among them, the
 /// first and small ones.
 const COPY_CASES: usize = 700;
+/// The copy without a fault: a copy of the reference in other words.
+const COPY: &str = "mutant:none";
 /// Products of M, N, H and D up to which a case is small.
 const COPY_WORK_MAX: usize = 1 << 18;
 /// How long a mutant may take over a case before it counts as hanging.
@@ -34,24 +40,19 @@ const HANG_LIMIT: Duration = Duration::from_secs(2);
 /// Cases on which the mutant without checks is judged.
 const CANARY_CASES: usize = 40;
 
-/// The mutants of these names.
+/// Hunts faults in this process, by the names that [`Planted::by_name`] takes: one row for each.
+/// `start` is called before every case.
 ///
 /// # Errors
-/// The first name that is none.
-pub fn named(names: &[String]) -> Result<Vec<&'static Mutant>, String> {
-    let find = |name: &String| {
-        let found = MUTANTS.iter().find(|mutant| mutant.name == name);
-        found.ok_or_else(|| format!("mutant:{name}"))
-    };
-    names.iter().map(find).collect()
-}
-
-/// Hunts mutants in this process: one row for each. `start` is called before every case.
-pub fn rows(mutants: &[&'static Mutant], start: &mut dyn FnMut(u64)) -> Vec<SelfTestRow> {
-    hunt(mutants, false, usize::MAX, start)
-        .iter()
-        .map(Prey::row)
-        .collect()
+/// As [`Planted::by_name`] and [`hunt`].
+pub fn rows(
+    names: &[String],
+    start: &mut dyn FnMut(u64),
+) -> Result<Vec<SelfTestRow>, BackendError> {
+    let faults = names.iter().map(|name| Planted::by_name(name));
+    let faults: Vec<Planted> = faults.collect::<Result<_, _>>()?;
+    let prey = hunt(&faults, false, usize::MAX, start)?;
+    Ok(prey.iter().map(Prey::row).collect())
 }
 
 impl Prey {
@@ -63,10 +64,10 @@ impl Prey {
             .as_ref()
             .and_then(|finding| finding.shrunk.as_ref());
         SelfTestRow {
-            fault: self.mutant.name.to_owned(),
-            kind: self.mutant.kind.into(),
-            about: self.mutant.about.to_owned(),
-            meant: self.mutant.caught_by.to_owned(),
+            fault: self.planted.name().to_owned(),
+            kind: self.planted.kind().into(),
+            about: self.planted.about().to_owned(),
+            meant: self.planted.caught_by().to_owned(),
             caught_by: self
                 .finding
                 .as_ref()
@@ -94,7 +95,7 @@ pub fn run(launcher: &Launcher, jobs: usize) -> Result<SelfTest, RunError> {
     Ok(SelfTest {
         rows,
         canary_noticed: canary_is_noticed(),
-        copy_passed: runner::copy_passes(launcher)?,
+        copy_passed: runner::passes(launcher, COPY)?,
         elapsed: begun.elapsed().as_secs_f64(),
     })
 }
@@ -140,32 +141,50 @@ fn provoke(launcher: &Launcher, mutant: &'static Mutant) -> Result<Prey, RunErro
         if let Some((check, detail)) = failing.into_iter().next() {
             let finding = crate::worker::judge::finding(check, source, address, detail);
             return Ok(Prey {
-                mutant,
+                planted: Planted::Port(mutant),
                 finding: Some(finding),
                 cases: count,
             });
         }
     }
     Ok(Prey {
-        mutant,
+        planted: Planted::Port(mutant),
         finding: None,
         cases: count,
     })
 }
 
-/// A copy of the reference in other words has to pass every check.
-#[must_use]
-pub fn copy_passes() -> bool {
+/// Whether a backend passes every check of its jobs on the first and small cases.
+///
+/// # Errors
+/// As [`by_name`].
+pub fn passes(name: &str) -> Result<bool, BackendError> {
+    let mut backend = by_name(name)?;
+    let is_kept = name != COPY;
+    let ops = backend.capabilities().ops.clone();
     let mut summary = Summary::default();
     let small = |case: &Case| case.m * case.n * case.h * case.d <= COPY_WORK_MAX;
     for (source, case) in cases().filter(|(_, case)| small(case)).take(COPY_CASES) {
-        let (Ok(problem), Some(mut copy)) = (Problem::new(&case), by_name("none")) else {
-            return false;
+        let Ok(problem) = Problem::new(&case) else {
+            return Ok(false);
         };
-        let terms = Terms::of(&Op::ALL);
-        judge_as(&source, &problem, copy.as_mut(), &terms, &mut summary);
+        if !is_kept {
+            backend = by_name(name)?;
+        }
+        let terms = Terms::of(&ops);
+        judge_as(&source, &problem, backend.as_mut(), &terms, &mut summary);
     }
-    summary.complaints(&Op::ALL).is_empty()
+    if name == COPY {
+        return Ok(summary.complaints(&ops).is_empty());
+    }
+    // Other arithmetic gives some relations nothing to say; no job may be left out.
+    let exercised = |op: &Op| {
+        let checks = CHECKS.iter().zip(&summary.tallies);
+        checks
+            .filter(|(check, _)| check.op == *op)
+            .any(|(_, tally)| tally.passed > 0)
+    };
+    Ok(summary.findings_total == 0 && ops.iter().all(exercised))
 }
 
 fn judge_as(
@@ -189,12 +208,12 @@ fn canary_is_noticed() -> bool {
     let Some(mutant) = MUTANTS.iter().find(|mutant| mutant.survives()) else {
         return false;
     };
-    let uncaught = hunt(&[mutant], true, CANARY_CASES, &mut |_| {})
-        .iter()
-        .all(|prey| prey.finding.is_none());
+    let planted = Planted::Port(mutant);
+    let uncaught = hunt(&[planted], true, CANARY_CASES, &mut |_| {})
+        .is_ok_and(|prey| prey.iter().all(|prey| prey.finding.is_none()));
     let mut summary = Summary::default();
     for (source, case) in cases().take(CANARY_CASES) {
-        let (Ok(problem), Some(mut backend)) = (Problem::new(&case), by_name(mutant.name)) else {
+        let (Ok(problem), Ok(mut backend)) = (Problem::new(&case), planted.backend()) else {
             return false;
         };
         judge_as(

@@ -24,4 +24,8 @@ impl<F: FnMut(Option<Op>) + Send> Backend for Announcing<F> {
         (self.tell)(None);
         result
     }
+
+    fn broken(&self) -> Option<String> {
+        self.inner.broken()
+    }
 }

@@ -8,10 +8,10 @@ pub mod judge;
 pub mod protocol;
 mod serve;
 
-pub use protocol::{Batch, Config, Reply, Request};
+pub use protocol::{Batch, Config, Ending, Reply, Request};
 pub use serve::{serve, serve_process};
 
-use crate::backend::{self, Backend};
+use crate::backend::{self, Backend, BackendError};
 use crate::case::{AddressError, Case, CaseError};
 use crate::dump::DumpError;
 use crate::flags::{self, Flags};
@@ -28,12 +28,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// There is no such backend.
-    #[error("there is no backend {name:?}; `hisa list backends` names them")]
-    Backend {
-        /// The name asked for.
-        name: String,
-    },
+    /// There is no such backend, or it cannot run here.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
     /// There is no such job.
     #[error("there is no stage or indexer {name:?}; `hisa list stages` names them")]
     Op {
@@ -99,6 +96,8 @@ pub struct Worker {
     terms: Terms,
     findings_max: usize,
     generators: Generators,
+    /// Cases of the last batch that were gone through.
+    done: u64,
 }
 
 impl std::fmt::Debug for Worker {
@@ -124,9 +123,7 @@ impl Worker {
         config: &Config,
         wrap: impl FnOnce(Box<dyn Backend>) -> Box<dyn Backend>,
     ) -> Result<Self, WorkerError> {
-        let name = &config.backend;
-        let backend =
-            backend::by_name(name).ok_or_else(|| WorkerError::Backend { name: name.clone() })?;
+        let backend = backend::by_name(&config.backend)?;
         let op = |name: &String| {
             Op::from_name(name).ok_or_else(|| WorkerError::Op { name: name.clone() })
         };
@@ -139,11 +136,21 @@ impl Worker {
             },
             findings_max: config.findings_max,
             generators: Generators::default(),
+            done: 0,
         })
     }
 
+    /// Why the worker can do nothing more, and how far the last batch came; `None` as long as its
+    /// backend works.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        let (why, done) = (self.backend.broken()?, self.done);
+        Some(Ending { done, why })
+    }
+
     /// Judges the cases of a batch; `start` is called with the position of each before it runs.
-    /// A case that cannot be built is not counted among those that ran.
+    /// A case that cannot be built is not counted among those that ran, and none runs after one
+    /// that broke the backend.
     ///
     /// # Errors
     /// [`WorkerError::Generator`].
@@ -156,6 +163,7 @@ impl Worker {
         let mut summary = Summary::default();
         for (at, index) in (0..).zip(batch.indices()) {
             start(at);
+            self.done = at + 1;
             let Some(generated) = generator.case(index) else {
                 continue;
             };
@@ -176,6 +184,9 @@ impl Worker {
             let (backend, basis) = (self.backend.as_mut(), self.basis.as_mut());
             guarded(&exhibit, backend, basis, &self.terms, &mut summary)?;
             summary.keep(self.findings_max);
+            if self.backend.broken().is_some() {
+                break;
+            }
         }
         Ok(summary)
     }
@@ -216,8 +227,8 @@ impl Worker {
     /// Does what a request asks; `start` is called with the position of each case before it runs.
     ///
     /// # Errors
-    /// As [`Self::batch`] and [`Self::subject`]; [`WorkerError::Backend`] for a mutant there is
-    /// not.
+    /// As [`Self::batch`] and [`Self::subject`]; [`WorkerError::Backend`] for a fault there is
+    /// not, and for one in a kernel where there is no GPU.
     pub fn answer(
         &mut self,
         request: &Request,
@@ -236,14 +247,10 @@ impl Worker {
                 let explained = judge::explain(&problem, backend, basis, *check);
                 Ok(Reply::Explained(Box::new(explained)))
             }
-            Request::Hunt(names) => {
-                let mutants =
-                    selftest::named(names).map_err(|name| WorkerError::Backend { name })?;
-                Ok(Reply::Hunted(selftest::rows(&mutants, start)))
-            }
-            Request::Copy => {
+            Request::Hunt(names) => Ok(Reply::Hunted(selftest::rows(names, start)?)),
+            Request::Control(name) => {
                 start(0);
-                Ok(Reply::Copied(selftest::copy_passes()))
+                Ok(Reply::Controlled(selftest::passes(name)?))
             }
         }
     }
@@ -274,7 +281,7 @@ fn subject(request: &Request) -> Result<(Option<Case>, Problem), WorkerError> {
             Ok((Some(case), problem))
         }
         Request::Explain(of, _) => subject(of),
-        Request::Batch(_) | Request::Hunt(_) | Request::Copy => Err(WorkerError::NoSubject),
+        Request::Batch(_) | Request::Hunt(_) | Request::Control(_) => Err(WorkerError::NoSubject),
     }
 }
 

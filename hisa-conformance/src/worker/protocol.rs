@@ -104,10 +104,20 @@ pub enum Request {
     File(PathBuf),
     /// To explain why the case or file fails the check at this position of the table.
     Explain(Box<Self>, usize),
-    /// To hunt these mutants.
+    /// To hunt the faults of these names.
     Hunt(Vec<String>),
-    /// To judge the copy of the reference.
-    Copy,
+    /// To judge a backend that has no fault.
+    Control(String),
+}
+
+/// Why a worker ends after an answer, and how far the answer reaches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ending {
+    /// Cases of the batch that the answer covers, the one in which the backend broke included.
+    pub done: u64,
+    /// What happened to the backend.
+    pub why: String,
 }
 
 /// What a worker says.
@@ -122,14 +132,16 @@ pub enum Reply {
     Op(String),
     /// The job has come to an end, and the rest is the engine's own work.
     Idle,
+    /// The worker ends after its next answer.
+    Ending(Ending),
     /// The request is answered.
     Done(Box<Summary>),
     /// What there is to say about a failure.
     Explained(Box<Explained>),
-    /// What became of the mutants.
+    /// What became of the faults.
     Hunted(Vec<SelfTestRow>),
-    /// Whether the copy passed.
-    Copied(bool),
+    /// Whether the backend without a fault passed.
+    Controlled(bool),
     /// The configuration or the request cannot be carried out, and why.
     Refused(String),
 }

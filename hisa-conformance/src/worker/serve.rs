@@ -1,4 +1,5 @@
-//! The worker process: requests in, replies out, until standard input closes.
+//! The worker process: requests in, replies out, until standard input closes or the backend is
+//! broken.
 
 use super::Worker;
 use super::announce::Announcing;
@@ -41,7 +42,14 @@ where
             Ok(answer) => answer,
             Err(why) => Reply::Refused(why),
         };
+        let ending = worker.ending();
+        if let Some(ending) = ending.clone() {
+            reply(&mut out, &Reply::Ending(ending))?;
+        }
         reply(&mut out, &answer)?;
+        if ending.is_some() {
+            break;
+        }
     }
     Ok(())
 }

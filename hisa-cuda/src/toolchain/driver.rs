@@ -33,7 +33,7 @@ functions! {
     cuMemHostAlloc cuMemFreeHost
     cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuMemcpyDtoD_v2
     cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2
-    cuMemsetD8_v2 cuMemsetD8Async
+    cuMemsetD8_v2 cuMemsetD8Async cuMemsetD32Async
     cuModuleLoadData cuModuleUnload cuModuleGetFunction
     cuFuncGetAttribute cuFuncSetAttribute cuLaunchKernel
     cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
