@@ -8,6 +8,11 @@
 //! is the median of single launches between two events of the device, in milliseconds.
 
 #![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a bench prints its figures"
+)]
+#![allow(
     clippy::unwrap_used,
     reason = "a bench that cannot be set up must not run"
 )]
@@ -298,8 +303,23 @@ impl<'d> Bench<'d> {
             let work = || block_scores::launch(device, stream, &args).unwrap();
             figures.push((name, self.time(work)));
         }
+        let ids = self.chosen_blocks(&mut block, blocks, &mut figures);
+        self.token_stages(&ids, blocks, &mut figures);
+        self.indexers(&mut figures);
+        figures
+    }
+
+    fn chosen_blocks(
+        &self,
+        block: &mut CudaSlice<f32>,
+        blocks: Blocks,
+        figures: &mut Vec<(&'static str, f32)>,
+    ) -> CudaSlice<i32> {
+        let (device, stream) = (self.device, &*self.stream);
+        let Sizes { rows, keys, .. } = self.sizes;
+        let windows = self.input().windows;
         let args = block_mask::Args {
-            scores: DeviceSliceMut::of(&mut block, stream),
+            scores: DeviceSliceMut::of(block, stream),
             windows,
             rows,
             keys,
@@ -309,7 +329,7 @@ impl<'d> Bench<'d> {
         figures.push(("block_mask", self.time(work)));
         let mut ids = zeros::<i32>(&self.stream, rows * 64);
         let args = block_topk::Args {
-            masked: DeviceSlice::of(&block, stream),
+            masked: DeviceSlice::of(block, stream),
             windows,
             rows,
             keys,
@@ -319,9 +339,7 @@ impl<'d> Bench<'d> {
         };
         let work = || block_topk::launch(device, stream, &args).unwrap();
         figures.push(("block_topk", self.time(work)));
-        self.token_stages(&ids, blocks, &mut figures);
-        self.indexers(&mut figures);
-        figures
+        ids
     }
 
     fn token_stages(

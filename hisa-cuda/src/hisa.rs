@@ -1,7 +1,8 @@
 //! `hisa`, the whole indexer: stages 2 to 8, one kernel each (SPEC 9.1).
 //!
 //! ```text
-//! block_pool -> block_scores -> block_mask -> block_topk -> token_scores -> token_topk -> index_map
+//! block_pool -> block_scores -> block_mask -> block_topk
+//!            -> token_scores -> token_topk -> index_map
 //! ```
 //!
 //! Pooling is done once for all rows; the stages after it run tile of rows by tile of rows, so

@@ -134,7 +134,8 @@ impl Host {
     /// `[M, Nb]` scores of pooled blocks (SPEC 3).
     ///
     /// # Errors
-    /// As `hisa_ref::stages::block_scores::run`; [`crate::Error::Unsupported`]; those of the device.
+    /// As `hisa_ref::stages::block_scores::run`; [`crate::Error::Unsupported`];
+    /// those of the device.
     pub fn block_scores(
         &mut self,
         queries: &Queries<'_>,
@@ -234,7 +235,8 @@ impl Host {
     /// `[M, S]` scores of the keys of kept blocks (SPEC 6).
     ///
     /// # Errors
-    /// As `hisa_ref::stages::token_scores::run`; [`crate::Error::Unsupported`]; those of the device.
+    /// As `hisa_ref::stages::token_scores::run`; [`crate::Error::Unsupported`];
+    /// those of the device.
     pub fn token_scores(
         &mut self,
         input: &IndexerInput<'_>,
@@ -271,7 +273,8 @@ impl Host {
     /// `[M, K]` slots, best first (SPEC 7).
     ///
     /// # Errors
-    /// As `hisa_ref::stages::token_topk::run`; [`crate::Error::Unsupported`]; those of the device.
+    /// As `hisa_ref::stages::token_topk::run`; [`crate::Error::Unsupported`];
+    /// those of the device.
     pub fn token_topk(
         &mut self,
         token_scores: ArrayView2<'_, f32>,

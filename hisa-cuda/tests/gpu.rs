@@ -259,6 +259,31 @@ fn stream(narrow: bool) -> (Array2<E4M3>, Array2<E4M3>) {
     (half(0), half(1))
 }
 
+/// Places by the thousand, fewer and more of them than there are keys and blocks.
+#[test]
+fn many_blocks_and_tokens_are_kept_as_the_reference_keeps_them() {
+    let Some((mut host, _guard)) = host("many") else {
+        return;
+    };
+    let mut numbers = Numbers(5);
+    for (b, m, k) in [
+        (1, 8192, 8192),
+        (3, 3000, 8192),
+        (2, 8192, 5000),
+        (1000, 30, 8191),
+    ] {
+        let params = HisaParams::new(b, m, k).unwrap();
+        for wild in [false, true] {
+            let sizes = [2, 20_000, 3, 16];
+            let tensors = match wild {
+                true => Tensors::wild(&mut numbers, sizes),
+                false => Tensors::new(&mut numbers, sizes),
+            };
+            exact_case(&mut host, &tensors, &params, &format!("{params:?} {wild}"));
+        }
+    }
+}
+
 #[test]
 fn few_rows_over_long_keys_have_the_bits_of_the_reference() {
     let Some((mut host, _guard)) = host("decode") else {

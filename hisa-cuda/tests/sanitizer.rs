@@ -134,10 +134,21 @@ impl Run<'_> {
         let x = Array2::from_shape_simple_fn((rows, head_dim), || numbers.bell() * 100.0);
         let format = numbers.pick(&[ScaleFormat::F32, ScaleFormat::Ue8m0]);
         let overflow = numbers.pick(&[Overflow::Saturating, Overflow::NonSaturating]);
+        let narrow = numbers.below(2) == 0;
+        let x = if narrow {
+            x.mapv(hisa_ref::bf16::round_to_bf16)
+        } else {
+            x
+        };
+        let halves: Vec<u16> = x.iter().map(|x| (x.to_bits() >> 16) as u16).collect();
+        let halves = self.stream.clone_htod(&halves).unwrap();
         let on_device = self.stream.clone_htod(x.as_slice().unwrap()).unwrap();
         let (mut codes, mut scale) = (self.raw(x.len()), self.raw(rows));
         let args = quantize::Args {
-            x: quantize::RowSlice::F32(DeviceSlice::of(&on_device, &self.stream)),
+            x: match narrow {
+                true => quantize::RowSlice::Bf16(DeviceSlice::of(&halves, &self.stream)),
+                false => quantize::RowSlice::F32(DeviceSlice::of(&on_device, &self.stream)),
+            },
             rows,
             head_dim,
             format,
@@ -217,16 +228,19 @@ impl Run<'_> {
         };
         block_topk::launch(self.device, &self.stream, &args).unwrap();
         assert_eq!(self.matrix(&ids, (rows, kept)), trace.block_ids, "{what}");
-        let mut whole = self.raw(rows * blocks.slots());
-        block_sparse::indices(
-            self.device,
-            &self.stream,
-            DeviceSlice::of(&ids, &self.stream),
-            input.windows,
-            (rows, sizes.keys, blocks),
-            &DeviceSliceMut::of(&mut whole, &self.stream),
-        )
-        .unwrap();
+        self.whole_blocks(&ids, input.windows, (rows, sizes.keys, blocks));
+    }
+
+    fn whole_blocks(
+        &self,
+        ids: &CudaSlice<i32>,
+        windows: WindowSlices<'_>,
+        sizes: (usize, usize, Blocks),
+    ) {
+        let mut whole = self.raw(sizes.0 * sizes.2.slots());
+        let ids = DeviceSlice::of(ids, &self.stream);
+        let indices = DeviceSliceMut::of(&mut whole, &self.stream);
+        block_sparse::indices(self.device, &self.stream, ids, windows, sizes, &indices).unwrap();
     }
 
     /// Stages 6 to 8.

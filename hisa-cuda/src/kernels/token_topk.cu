@@ -1,7 +1,7 @@
 // Stage 7, token_topk (SPEC 7): the tokens to keep, as slots, best first, then -1.
 // Position decides what is eligible, score decides the order; block ids may stand in any order.
 //
-// grid (M), block 512 (any multiple of 32 up to 512).
+// grid (M), block 256 (any multiple of 32 up to 256).
 // Dynamic shared memory: 8 * capacity bytes, capacity a power of two >= min(topk, S).
 #include "common/best.cuh"
 #include "common/columns.cuh"
@@ -12,8 +12,8 @@ extern __shared__ __align__(16) unsigned char dynamic_shared[];
 struct TokenEntries {
     const f32* scores;
     const i32* ids;
-    i64 columns;
-    i64 b;
+    u32 columns;
+    u32 b;
     Window window;
     ColumnGroups groups;
     EntryFormat format;
@@ -21,11 +21,11 @@ struct TokenEntries {
     // As RowEntries::each.
     template <class Visit>
     __device__ __forceinline__ void each(Visit visit) const {
-        for (i64 base = 0; base < columns; base += groups.count) {
-            const i64 column = base + groups.group;
+        for (u32 base = 0; base < columns; base += groups.count) {
+            const u32 column = base + groups.group;
             VisibleKeys keys{0, 0, 0};
             if (groups.takes(column, columns)) keys = visible_keys(ids[column], b, window);
-            each_key(scores + column * b + keys.offset, keys, visit);
+            each_key(scores + (u64{column} * b + keys.offset), keys, visit);
         }
     }
 
@@ -104,13 +104,12 @@ __device__ __forceinline__ i64 column_of(
 
 __device__ __forceinline__ i32 slot_of(const TokenEntries& tokens, u64 entry, bool ascending) {
     const u32 key = static_cast<u32>(tokens.window.ks + tokens.format.position(entry));
-    const u32 size = static_cast<u32>(tokens.b);
-    const i32 block = static_cast<i32>(key / size);
+    const i32 block = static_cast<i32>(key / tokens.b);
     const i64 column = column_of(block, tokens.ids, tokens.columns, ascending);
-    return static_cast<i32>(column * tokens.b + key % size);
+    return static_cast<i32>(column * tokens.b + key % tokens.b);
 }
 
-extern "C" __global__ void __launch_bounds__(512, 3) token_topk(
+extern "C" __global__ void __launch_bounds__(256, 5) token_topk(
     const f32* token_scores, const i32* block_ids, const i32* ks, const i32* ke, i32* slots,
     i64 n, i64 b, i64 blocks, i64 topk, i32 capacity
 ) {
@@ -119,8 +118,9 @@ extern "C" __global__ void __launch_bounds__(512, 3) token_topk(
     i32* out = slots + row * topk;
     const Window window = load_window(ks, ke, row, n);
     const TokenEntries tokens{
-        token_scores + row * blocks * b, block_ids + row * blocks, blocks, b, window,
-        ColumnGroups(blocks, b), EntryFormat(window.length(), 32)
+        token_scores + row * blocks * b, block_ids + row * blocks, static_cast<u32>(blocks),
+        static_cast<u32>(b), window, ColumnGroups(blocks, b),
+        EntryFormat(window.length(), 32)
     };
     const ColumnFacts facts = column_facts(tokens.ids, blocks, b, window);
     const u32 want = static_cast<u32>(smaller(facts.eligible, smaller(topk, capacity)));

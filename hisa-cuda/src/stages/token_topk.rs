@@ -10,7 +10,7 @@ use crate::stages::WindowSlices;
 use cudarc::driver::CudaStream;
 use hisa_ref::params::check_size;
 
-const THREADS: u32 = 512;
+const THREADS: u32 = 256;
 
 /// What the stage reads and writes.
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 //! The GPU of the tests, and numbers to run it on.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::print_stderr, reason = "skips are said aloud")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits};
 use hisa_cuda::stages::{Input, KeySlices, QuerySlices, WindowSlices};

@@ -1,6 +1,7 @@
 //! Inputs that the host would refuse: kernels may answer anything, and touch nothing else.
 
 use crate::emulator::{Arg, Launch, Unit, have_compiler, in_place, input, output};
+use crate::scorers::Rule;
 use crate::values::Draw;
 
 /// Numbers of any kind: small, negative, or next to the ends of i32.
@@ -132,29 +133,27 @@ fn block_sparse_stands_any_ids() {
 #[test]
 fn token_scores_stand_any_ids() {
     each(|of| {
-        let mut scores = [0f32; ROWS * 15];
-        let mut args = vec![
-            input(&of.codes[..ROWS * 3 * 2]),
-            input(&of.floats[..ROWS * 2]),
-        ];
-        args.extend([
-            input(&of.codes[..KEYS * 3]),
-            input(&of.floats[..KEYS]),
-            input(&of.ids),
-        ]);
-        args.extend([input(&of.ks), input(&of.ke), output(&mut scores)]);
-        args.extend([
-            Arg::scalar(KEYS as i64),
-            Arg::scalar(2i32),
-            Arg::scalar(3i32),
-        ]);
-        args.extend(sizes([3, 5]));
-        let shared = crate::scorers::Rule::Mma.shared(2, 3, 128);
-        launch(
-            &Unit::kernel("token_scores.cu"),
-            "token_scores_mma",
-            shared,
-            &mut args,
-        );
+        for rule in [Rule::Exact, Rule::Mma] {
+            let mut scores = [0f32; ROWS * 15];
+            let mut args = vec![
+                input(&of.codes[..ROWS * 3 * 2]),
+                input(&of.floats[..ROWS * 2]),
+            ];
+            args.extend([
+                input(&of.codes[..KEYS * 3]),
+                input(&of.floats[..KEYS]),
+                input(&of.ids),
+            ]);
+            args.extend([input(&of.ks), input(&of.ke), output(&mut scores)]);
+            args.extend([
+                Arg::scalar(KEYS as i64),
+                Arg::scalar(2i32),
+                Arg::scalar(3i32),
+            ]);
+            args.extend(sizes([3, 5]));
+            let entry = format!("token_scores_{}", rule.name());
+            let unit = Unit::kernel("token_scores.cu");
+            launch(&unit, &entry, rule.shared(2, 3, 128), &mut args);
+        }
     });
 }

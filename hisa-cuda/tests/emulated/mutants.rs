@@ -180,7 +180,7 @@ const CHANGES: &[Change] = &[
     (
         "block_scores.cu",
         "common/score_exact.cuh",
-        "return least == most && factor != pos_inf();",
+        "return least == most;",
         "return true;",
         scorers::check_block_scores_exact,
     ),

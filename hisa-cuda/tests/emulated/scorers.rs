@@ -59,7 +59,7 @@ const SHAPES: [(usize, usize, usize); 16] = [
 ];
 
 impl Rule {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
             Self::Mma | Self::MmaAmpere => "mma",
@@ -205,6 +205,15 @@ fn case(draw: &mut Draw, shape: Shape, taste: Taste) -> Input {
     case
 }
 
+/// The bits of every column of every row.
+fn expected(case: &Input, rule: Rule, columns: Columns, ids: &Array2<i32>) -> Vec<u32> {
+    let rows = columns.keys(case, ids).into_iter().enumerate();
+    rows.flat_map(|(row, keys)| keys.into_iter().map(move |key| (row, key)))
+        .map(|(row, key)| key.map_or(f32::NEG_INFINITY, |key| rule.score(case, row, key)))
+        .map(|score| settle(rule, score.to_bits()))
+        .collect()
+}
+
 fn check_case(
     unit: &Unit,
     draw: &mut Draw,
@@ -230,14 +239,7 @@ fn check_case(
         .flat_map(|_| draw.block_ids(kept, shape.blocks()))
         .collect();
     let ids = Array2::from_shape_vec((m, kept), ids).unwrap();
-    let keys = columns.keys(&case, &ids);
-    let expected: Vec<u32> = keys
-        .iter()
-        .enumerate()
-        .flat_map(|(row, keys)| keys.iter().map(move |key| (row, key)))
-        .map(|(row, key)| key.map_or(f32::NEG_INFINITY, |key| rule.score(&case, row, key)))
-        .map(|score| settle(rule, score.to_bits()))
-        .collect();
+    let expected = expected(&case, rule, columns, &ids);
     let width = expected.len() / m;
     let mut got = vec![0f32; expected.len()];
     let block = draw.pick(&[128, 256]);

@@ -111,7 +111,7 @@ pub(crate) fn check_block_topk(unit: &Unit) -> Result<(), String> {
             let mut got = vec![0i32; m * topk];
             let launch = Launch {
                 grid: [m, 1],
-                block: draw.pick(&[32, 128]),
+                block: draw.pick(&[32, 128, 512]),
                 shared: 0,
             };
             let mut args = [
@@ -199,7 +199,7 @@ pub(crate) fn check_flat_topk(unit: &Unit) -> Result<(), String> {
         let topk = draw.pick(&[1, 2, 3, 31, 32, 100, 129, 300]);
         let capacity = topk.min(n).next_power_of_two();
         let mut got = vec![0i32; m * topk];
-        let block = draw.pick(&[32, 64, 256]);
+        let block = draw.pick(&[32, 64, 1024]);
         let launch = Launch {
             grid: [m, 1],
             block,

@@ -46,6 +46,27 @@ fn sums_over_a_block() {
     }
 }
 
+/// How threads are switched on processors other than x86-64.
+#[test]
+fn ucontext_switches_threads_too() {
+    if !have_compiler() {
+        return;
+    }
+    let unit = unit(&["EMULATOR_UCONTEXT"]);
+    let x: Vec<u32> = (0..100).collect();
+    let mut sum = [0u32];
+    let mut args = [input(&x), output(&mut sum), Arg::scalar(100i64)];
+    unit.launch("block_sums", one(64, 0), &mut args).unwrap();
+    let mut args = [input(&x[1..]), output(&mut sum), Arg::scalar(100i64)];
+    let fault = unit.launch("block_sums", one(64, 0), &mut args);
+    assert!(
+        fault
+            .unwrap_err()
+            .contains("0 bytes past the end of tensor 0")
+    );
+    assert_eq!(sum, [4950]);
+}
+
 #[test]
 fn warp_intrinsics_give_what_cuda_says() {
     if !have_compiler() {

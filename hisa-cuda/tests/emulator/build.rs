@@ -15,13 +15,12 @@ type Slot = &'static OnceLock<Mutex<Library>>;
 /// Undefined behaviour that a device would turn into wrong numbers or faults.
 const CHECKS: &str = "-fsanitize=shift,bounds,alignment,signed-integer-overflow,\
                       integer-divide-by-zero,float-cast-overflow";
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 9] = [
     "-std=c++17",
     "-O1",
     "-g",
     "-Werror=float-conversion",
     "-fPIC",
-    "-fpermissive",
     "-I.",
     "-fvisibility=hidden",
     "-ffp-contract=off",

@@ -4,7 +4,7 @@
 
 namespace emulator {
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(EMULATOR_UCONTEXT)
 
 struct Context {
     void* stack_pointer = nullptr;

@@ -94,7 +94,7 @@ extern "C" __global__ void shift(u32* out, i32 by) {
     if (threadIdx.x == 0) out[0] = 1u << by;
 }
 
-// Copies 16 bytes for each thread through shared memory, `groups` of them left in flight.
+// Copies 16 bytes for each thread through shared memory, without waiting for them if so asked.
 extern "C" __global__ void copies(const u8* x, u8* out, i32 wait) {
     extern __shared__ __align__(16) unsigned char dynamic_shared[];
     copy_async_16(dynamic_shared + 16 * threadIdx.x, x + 16 * threadIdx.x);
@@ -102,7 +102,7 @@ extern "C" __global__ void copies(const u8* x, u8* out, i32 wait) {
     if (wait != 0) copy_async_wait<0>();
     __syncthreads();
     u32 other = blockDim.x - 1 - threadIdx.x;
-    for (int byte = 0; byte < 16; ++byte) out[16 * other + byte] = dynamic_shared[16 * other + byte];
+    for (u32 at = 16 * other; at < 16 * other + 16; ++at) out[at] = dynamic_shared[at];
 }
 
 // The dots of 16 keys with 8 queries of 16 codes, accumulated onto c.

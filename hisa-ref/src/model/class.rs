@@ -14,14 +14,14 @@
 /// | [`Self::AdaQmma`] | `mma.sync` k32 e4m3 on `sm_89` | Ada records; MMA-Sim |
 /// | [`Self::BlackwellF25`] | `tcgen05.mma` f8f6f4; `QMMA` on `sm_120` | MMA-Sim; B200 model |
 /// | [`Self::HmmaEmulated`] | `mma.sync` k32 e4m3 on `sm_90`, `sm_100` | H200 run; SASS |
-/// | [`Self::HopperHgmmaF16`] | `wgmma` k16 f16 (`HGMMA`) | MMA-Sim; `HMMA` records |
+/// | [`Self::HopperHgmmaF16`] | k16 f16: `HGMMA`, `HMMA` on `sm_90` | `HMMA`: H200 run; MMA-Sim |
 /// | [`Self::AmpereHmmaF16`] | `mma.sync` k16 f16 on `sm_80`, `sm_89` | A100, Ada records |
 ///
 /// An *H200 run* had the bulk streams and vectors of the tests executed on the device, bit for
 /// bit. *Records* are published hardware outputs that the step reproduces, 5,000 of 5,000.
 /// MMA-Sim is Microsoft's simulator (arXiv 2511.10909), the B200 model and the records are those
-/// of Khattak and Mikaitis (arXiv 2512.07004). Classes without a run or records of their own
-/// instruction (`BlackwellF25`, `HopperHgmmaF16`) rest on published models alone, and so does the
+/// of Khattak and Mikaitis (arXiv 2512.07004). What has no run or records of its own
+/// instruction (`BlackwellF25`; `HGMMA`) rests on published models alone, and so does the
 /// order of the two halves of `AmpereHmmaF16`.
 ///
 /// CDNA3 is not here. Its published rules leave open which exponent a partial sum carries into
@@ -41,7 +41,7 @@ pub enum DotClass {
     BlackwellF25,
     /// Hopper and Blackwell `mma.sync`: two f16 `HMMA` from 0 and an f32 add per chunk of 32.
     HmmaEmulated,
-    /// Codes converted to f16, then Hopper `wgmma` f16.
+    /// Codes converted to f16, then Hopper `wgmma` f16, or `mma.sync` f16 on `sm_90` and `sm_100`.
     HopperHgmmaF16,
     /// Codes converted to f16, then Ampere or Ada `mma.sync` f16: each k16 is two steps of 8.
     AmpereHmmaF16,

@@ -239,9 +239,9 @@ template <int STEPS, class Columns>
 __device__ void score_columns(const Columns& columns, const u8* q, const f32* weights,
                               const ScoredKeys& keys, f32* out, i32 h) {
     extern __shared__ __align__(16) unsigned char dynamic_shared[];
-    using Tile = Tile<STEPS>;
+    using KeyTile = Tile<STEPS>;
     const i64 share = (columns.count() + gridDim.y - 1) / gridDim.y;
-    const i64 span = (share + Tile::KEYS - 1) / Tile::KEYS * Tile::KEYS;
+    const i64 span = (share + KeyTile::KEYS - 1) / KeyTile::KEYS * KeyTile::KEYS;
     const i64 first = blockIdx.y * span;
     const i64 end = smaller(first + span, columns.count());
     if (first >= end) {
@@ -260,21 +260,21 @@ __device__ void score_columns(const Columns& columns, const u8* q, const f32* we
     // Offsets from the first column: a row has fewer than 2^31.
     const u32 length = static_cast<u32>(end - first);
     const u32 warp = threadIdx.x / WARP;
-    const u32 stride = blockDim.x / WARP * Tile::KEYS;
-    u8* stage = query.end() + warp * 2 * Tile::BYTES;
+    const u32 stride = blockDim.x / WARP * KeyTile::KEYS;
+    u8* stage = query.end() + warp * 2 * KeyTile::BYTES;
     int buffer = 0;
-    u32 at = warp * Tile::KEYS;
-    Tile next;
+    u32 at = warp * KeyTile::KEYS;
+    KeyTile next;
     next.fetch(columns, keys, first, at, length, stage);
     for (; at < length; at += stride) {
-        const Tile tile = next;
+        const KeyTile tile = next;
         const int other = buffer ^ 1;
-        next.fetch(columns, keys, first, at + stride, length, stage + other * Tile::BYTES);
+        next.fetch(columns, keys, first, at + stride, length, stage + other * KeyTile::BYTES);
         copy_async_wait<1>();
         __syncwarp();
-        const f32 score = tile.any ? tile.score(query, stage + buffer * Tile::BYTES) : 0.0f;
-        const u32 column = at + Tile::own_row();
-        if (Tile::owns() && column < length) {
+        const f32 score = tile.any ? tile.score(query, stage + buffer * KeyTile::BYTES) : 0.0f;
+        const u32 column = at + KeyTile::own_row();
+        if (KeyTile::owns() && column < length) {
             out[first + column] = tile.key >= 0 ? score : neg_inf();
         }
         // The next fetch overwrites what lanes were reading.
