@@ -134,10 +134,10 @@ pub const FAULTS: &[Fault] = faults! {
         "__shfl_sync(FULL_WARP, scale, lane / 4 * 4 + part)" => "__shfl_sync(FULL_WARP, scale, 0)",
         "Takes the scale of the first key of a tile for all of them.";
     "tokens-offset-ignored" 9 TOKENS, "token_scores.mask" TokenScores TensorCores
-        "const i64 key = first + (column - block * b);" => "const i64 key = first;",
+        "ids[place] * b + (column - place * b);" => "ids[place] * b;",
         "Scores the first key of a block in all its slots.";
     "tokens-exact-undecided" 14 TOKENS, "token_scores.scores" TokenScores Exact
-        "return least == most && factor != pos_inf();" => "return true;",
+        "return least == most;" => "return true;",
         "Takes one end of the interval where it does not decide the rounding.";
 
     "ttopk-coarse-key" 1 TTOPK, "token_topk.selection" TokenTopk Exact
