@@ -1,6 +1,6 @@
 //! One problem on one backend: runs, kept for all checks that look at them.
 
-use crate::backend::{Backend, Buffers, Capabilities, Failure, Fill, Job, Outputs};
+use crate::backend::{Backend, Buffers, Call, Capabilities, Failure, Fill, Job, Outputs};
 use crate::check::Verdict;
 use crate::check::plain::{Change, change, misshapen};
 use crate::measure::Measures;
@@ -29,7 +29,9 @@ pub struct Trial<'a> {
     /// How far scores were off.
     pub measures: Measures,
     backend: &'a mut dyn Backend,
+    planned: Vec<Op>,
     base: [Option<Run>; Op::ALL.len()],
+    filled: [Option<Result<Buffers, Failure>>; Op::ALL.len()],
     twice: [Option<Twice>; Op::ALL.len()],
     bounds: Option<Arc<Bounds<'a>>>,
 }
@@ -51,9 +53,19 @@ impl<'a> Trial<'a> {
             truth,
             measures: Measures::default(),
             backend,
+            planned: Vec::new(),
             base: Op::ALL.map(|_| None),
+            filled: Op::ALL.map(|_| None),
             twice: Op::ALL.map(|_| None),
             bounds: None,
+        }
+    }
+
+    /// Says which jobs will be asked for: a backend that gathers runs their first two runs
+    /// together when the first of them is.
+    pub fn plan(&mut self, ops: &[Op]) {
+        if self.backend.gathers() {
+            self.planned = ops.to_vec();
         }
     }
 
@@ -95,6 +107,7 @@ impl<'a> Trial<'a> {
                 _ => "the case has no such inputs",
             }));
         }
+        self.run_planned();
         if self.base[op.index()].is_none() {
             let (outputs, inputs) = self.same(op, Fill::Zeros);
             let changed_input = changed(op, &inputs, [self.truth.inputs(), self.truth.chain()]);
@@ -155,9 +168,51 @@ impl<'a> Trial<'a> {
     }
 
     fn against_first(&mut self, op: Op, fill: Fill) -> Option<Change> {
-        let (later, _) = self.same(op, fill);
+        let known = match fill {
+            Fill::Ones => self.filled[op.index()].take(),
+            Fill::Zeros => None,
+        };
+        let later = known.unwrap_or_else(|| self.same(op, fill).0);
         let problem = self.problem;
         change(op, problem, self.outputs(op).ok()?, &later)
+    }
+
+    /// The runs of [`Self::first`] and the first of [`Self::twice`] of all planned jobs.
+    fn run_planned(&mut self) {
+        let mut ops = std::mem::take(&mut self.planned);
+        let takes = |op: &Op| {
+            let refused = self.backend.capabilities().refuses(*op, self.problem);
+            refused.is_none() && self.truth.of(*op).is_ok()
+        };
+        ops.retain(takes);
+        let (inputs, made) = (self.truth.inputs(), self.truth.chain());
+        let call = |op: Op, fill: Fill| {
+            let job = Job::copied(op, self.problem, inputs, made).ok()?;
+            let out = Outputs::new(op, self.problem, fill);
+            Some(Call { job, out })
+        };
+        let fills = [Fill::Zeros, Fill::Ones];
+        let each = fills
+            .into_iter()
+            .flat_map(|fill| ops.iter().map(move |&op| (op, fill)));
+        let mut calls: Vec<Call<'_>> = each.filter_map(|(op, fill)| call(op, fill)).collect();
+        let backend = &mut *self.backend;
+        let run = catch_unwind(AssertUnwindSafe(|| backend.run_all(&mut calls)));
+        // After a panic each job runs alone, to see which of them it was.
+        for (Call { job, out }, result) in calls.into_iter().zip(run.unwrap_or_default()) {
+            let outputs = result.map(|()| out.tensors);
+            let (at, before) = (job.op.index(), [inputs, made]);
+            match self.base[at].is_none() {
+                true => {
+                    let changed_input = changed(job.op, &job.tensors, before);
+                    self.base[at] = Some(Run {
+                        outputs,
+                        changed_input,
+                    });
+                }
+                false => self.filled[at] = Some(outputs),
+            }
+        }
     }
 
     /// Runs `op` on the problem of the trial: its outputs, and what became of its inputs.
@@ -223,5 +278,94 @@ impl std::fmt::Debug for Trial<'_> {
         f.debug_struct("Trial")
             .field("backend", &self.backend.name())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::reference::Reference;
+    use crate::case::Case;
+
+    /// The reference, which counts how it is called; `wrong` makes the second run of `dsa` differ.
+    struct Gathering {
+        inner: Reference,
+        together: usize,
+        alone: usize,
+        wrong: bool,
+    }
+
+    impl Backend for Gathering {
+        fn name(&self) -> &'static str {
+            "gathering"
+        }
+
+        fn capabilities(&self) -> &Capabilities {
+            self.inner.capabilities()
+        }
+
+        fn run(&mut self, job: &mut Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
+            self.alone += 1;
+            self.inner.run(job, out)
+        }
+
+        fn gathers(&self) -> bool {
+            true
+        }
+
+        fn run_all(&mut self, calls: &mut [Call<'_>]) -> Vec<Result<(), Failure>> {
+            self.together += calls.len();
+            let mut seen = false;
+            let mut one = |call: &mut Call<'_>| {
+                let result = self.inner.run(&mut call.job, &mut call.out);
+                if call.job.op == Op::Dsa && self.wrong && seen {
+                    call.out.i32("indices")?.body_mut()[0] += 1;
+                }
+                seen |= call.job.op == Op::Dsa;
+                result
+            };
+            calls.iter_mut().map(&mut one).collect()
+        }
+    }
+
+    fn trial(wrong: bool) -> (Gathering, Problem) {
+        let backend = Gathering {
+            inner: Reference::new(),
+            together: 0,
+            alone: 0,
+            wrong,
+        };
+        (backend, Problem::new(&Case::with_cu(&[0, 2, 5])).unwrap())
+    }
+
+    #[test]
+    fn planned_jobs_run_together_and_only_once() {
+        let (mut backend, problem) = trial(false);
+        let truth = Truth::of_ops(&problem, &mut Reference::new(), &Op::ALL);
+        let mut trial = Trial::new(&problem, &truth, &mut backend);
+        trial.plan(&Op::ALL);
+        for op in Op::ALL {
+            let outputs = trial.first(op).unwrap().outputs.clone().unwrap();
+            assert_eq!(
+                change(op, &problem, &outputs, &Ok(outputs.clone())),
+                None,
+                "{op}"
+            );
+            let twice = trial.twice(op);
+            assert!(twice.repeat.is_none() && twice.stale.is_none(), "{op}");
+        }
+        assert_eq!((backend.together, backend.alone), (2 * Op::ALL.len(), 0));
+    }
+
+    #[test]
+    fn a_second_run_that_differs_is_noticed_and_told_apart() {
+        let (mut backend, problem) = trial(true);
+        let truth = Truth::of_ops(&problem, &mut Reference::new(), &Op::ALL);
+        let mut trial = Trial::new(&problem, &truth, &mut backend);
+        trial.plan(&[Op::Dsa]);
+        trial.first(Op::Dsa).unwrap();
+        let twice = trial.twice(Op::Dsa);
+        assert!(twice.stale.is_some() && twice.repeat.is_none());
+        assert_eq!((backend.together, backend.alone), (2, 1));
     }
 }

@@ -89,7 +89,7 @@ impl<T> Place<T> {
 #[derive(Debug)]
 pub struct Arena {
     stream: Arc<CudaStream>,
-    host: PinnedHostSlice<u8>,
+    host: Pinned,
     device: CudaSlice<u8>,
     used: usize,
     capacity: usize,
@@ -109,7 +109,7 @@ impl Arena {
         // SAFETY: `upload` fills what kernels read.
         let twin = unsafe { stream.alloc::<u8>(capacity) };
         Ok(Self {
-            host: allocated("pinned host memory", capacity, host)?,
+            host: Pinned::of(allocated("pinned host memory", capacity, host)?)?,
             device: allocated("staged tensors", capacity, twin)?,
             stream: Arc::clone(stream),
             used: 0,
@@ -151,7 +151,7 @@ impl Arena {
             std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), size_of_val(elements))
         };
         let place = self.reserve::<T>(elements.len())?;
-        self.host_bytes()?[place.offset..place.offset + bytes.len()].copy_from_slice(bytes);
+        self.host.bytes_mut()[place.offset..place.offset + bytes.len()].copy_from_slice(bytes);
         Ok(place)
     }
 
@@ -170,7 +170,7 @@ impl Arena {
                 needed: next,
             });
         }
-        self.host_bytes()?[end..next].fill(GAP);
+        self.host.bytes_mut()[end..next].fill(GAP);
         self.used = next;
         Ok(Place {
             offset,
@@ -188,7 +188,7 @@ impl Arena {
             return Ok(());
         }
         let to = DeviceSlice::of(&self.device, &self.stream).pointer();
-        let host = call("reading pinned memory", self.host.as_slice())?;
+        let host = self.host.bytes();
         self.in_flight = true;
         // SAFETY: both sides hold `used` bytes; the host's side is not written before `wait`.
         let copied =
@@ -203,7 +203,7 @@ impl Arena {
     pub fn download(&mut self) -> Result<()> {
         if self.used > 0 {
             let from = DeviceSlice::of(&self.device, &self.stream).pointer();
-            let host = call("writing pinned memory", self.host.as_mut_slice())?;
+            let host = self.host.bytes_mut();
             // SAFETY: both sides hold `used` bytes, and `wait` follows.
             let copied = unsafe {
                 let to = &mut host[..self.used];
@@ -225,8 +225,7 @@ impl Arena {
     /// # Errors
     /// [`crate::Error::Driver`].
     pub fn get<T: Plain>(&self, place: Place<T>) -> Result<&[T]> {
-        let host = call("reading pinned memory", self.host.as_slice())?;
-        let bytes = &host[place.offset..place.offset + place.len * size_of::<T>()];
+        let bytes = &self.host.bytes()[place.offset..place.offset + place.len * size_of::<T>()];
         // SAFETY: the place was made for this many plain elements, at a multiple of 256 bytes or,
         // as a part of such a place, of the element's size.
         Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), place.len) })
@@ -247,8 +246,32 @@ impl Arena {
         // SAFETY: as above; places do not overlap, and kernels of one stream run in turn.
         unsafe { DeviceSliceMut::from_raw(base + place.offset as u64, place.len) }
     }
+}
 
-    fn host_bytes(&mut self) -> Result<&mut [u8]> {
-        call("writing pinned memory", self.host.as_mut_slice())
+/// Pinned memory with its address at hand: asking for it anew would ask the driver each time
+/// whether an event of the memory has passed, and there never is one.
+#[derive(Debug)]
+struct Pinned {
+    memory: PinnedHostSlice<u8>,
+    address: *mut u8,
+}
+
+// SAFETY: the address is that of the memory it owns.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    fn of(mut memory: PinnedHostSlice<u8>) -> Result<Self> {
+        let address = call("finding pinned memory", memory.as_mut_ptr())?;
+        Ok(Self { memory, address })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: so many bytes are there as long as the memory is, and nobody writes them now.
+        unsafe { std::slice::from_raw_parts(self.address, self.memory.len()) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and nobody else reads them.
+        unsafe { std::slice::from_raw_parts_mut(self.address, self.memory.len()) }
     }
 }

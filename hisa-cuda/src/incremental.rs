@@ -54,12 +54,8 @@ impl PooledCache {
         (block_size, head_dim): (usize, usize),
         capacity: usize,
     ) -> Result<Self> {
-        check_size("block_size", block_size)?;
-        check_size("D", head_dim)?;
-        at_most("D", head_dim, HEAD_DIM_MAX)?;
-        at_most("N", capacity, INDEX_MAX)?;
+        let blocks = checked_blocks((block_size, head_dim), capacity)?;
         device.load(&[Unit::BlockPool])?;
-        let blocks = block_count(capacity, block_size);
         Ok(Self {
             block_size,
             head_dim,
@@ -70,6 +66,28 @@ impl PooledCache {
             pooled_k: zeros(stream, blocks * head_dim)?,
             pooled_scale: zeros(stream, blocks)?,
         })
+    }
+
+    /// Empties the cache and gives its memory other sizes; `false`, and nothing has changed,
+    /// where it is too small for them.
+    ///
+    /// # Errors
+    /// As [`Self::new`], for sizes.
+    pub fn renew(
+        &mut self,
+        (block_size, head_dim): (usize, usize),
+        capacity: usize,
+    ) -> Result<bool> {
+        let blocks = checked_blocks((block_size, head_dim), capacity)?;
+        let fits = self.codes.len() >= capacity * head_dim
+            && self.scales.len() >= capacity
+            && self.pooled_k.len() >= blocks * head_dim
+            && self.pooled_scale.len() >= blocks;
+        if fits {
+            (self.block_size, self.head_dim) = (block_size, head_dim);
+            (self.capacity, self.len) = (capacity, 0);
+        }
+        Ok(fits)
     }
 
     /// Number of keys held.
@@ -181,6 +199,15 @@ impl PooledCache {
         };
         update(device, stream, changed, args)
     }
+}
+
+/// Nb of a full cache.
+fn checked_blocks((block_size, head_dim): (usize, usize), capacity: usize) -> Result<usize> {
+    check_size("block_size", block_size)?;
+    check_size("D", head_dim)?;
+    at_most("D", head_dim, HEAD_DIM_MAX)?;
+    at_most("N", capacity, INDEX_MAX)?;
+    Ok(block_count(capacity, block_size))
 }
 
 /// Device memory for `len` elements; one where there are none, because the driver gives no

@@ -188,6 +188,15 @@ impl Fill {
     }
 }
 
+/// A job with the place its answer goes.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// What to do.
+    pub job: Job<'a>,
+    /// Where it goes.
+    pub out: Outputs,
+}
+
 /// The outputs of a job, and memory a backend may use on the way.
 #[derive(Debug, Clone, Default)]
 pub struct Outputs {

@@ -18,7 +18,7 @@ pub mod simulated;
 
 pub use buffer::{Buffer, Buffers, Element, Guarded, Kind, MARGIN};
 pub use capabilities::Capabilities;
-pub use job::{Fill, Job, Outputs};
+pub use job::{Call, Fill, Job, Outputs};
 pub(crate) use job::{inputs, mix_zeros, unspecify};
 
 use crate::op::Op;
@@ -61,6 +61,18 @@ pub trait Backend: Send {
     /// # Errors
     /// [`Failure`], in which case the outputs are not looked at.
     fn run(&mut self, job: &mut Job<'_>, out: &mut Outputs) -> Result<(), Failure>;
+
+    /// Whether jobs run together cost much less than one after another. A worker then gathers
+    /// those of a case; when it is lost, the case runs again in another, job by job.
+    fn gathers(&self) -> bool {
+        false
+    }
+
+    /// Runs jobs that do not depend on one another: a result for each, in their order.
+    fn run_all(&mut self, calls: &mut [Call<'_>]) -> Vec<Result<(), Failure>> {
+        let one = |call: &mut Call<'_>| self.run(&mut call.job, &mut call.out);
+        calls.iter_mut().map(one).collect()
+    }
 
     /// Why no further job can run in this process; `None` as long as one can. The worker of a
     /// broken backend ends after the case, and another takes its place.

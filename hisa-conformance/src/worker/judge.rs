@@ -33,6 +33,8 @@ pub struct Terms {
     pub ops: Vec<Op>,
     /// Known deviations.
     pub expectations: Vec<Expectation>,
+    /// Whether a backend that gathers may run the jobs of a case together.
+    pub together: bool,
 }
 
 impl Terms {
@@ -42,6 +44,7 @@ impl Terms {
         Self {
             ops: ops.to_vec(),
             expectations: Vec::new(),
+            together: false,
         }
     }
 }
@@ -92,6 +95,9 @@ pub fn judge_by(
     summary: &mut Summary,
 ) {
     let mut trial = Trial::new(exhibit.problem, truth, backend);
+    if terms.together {
+        trial.plan(&terms.ops);
+    }
     let checks = CHECKS.iter().enumerate();
     for (index, check) in checks.filter(|(_, check)| terms.ops.contains(&check.op)) {
         match (check.judge)(&mut trial, check.op) {

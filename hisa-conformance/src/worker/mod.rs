@@ -133,6 +133,7 @@ impl Worker {
             terms: Terms {
                 ops: config.ops.iter().map(op).collect::<Result<_, _>>()?,
                 expectations: config.expectations.clone(),
+                together: !config.announce,
             },
             findings_max: config.findings_max,
             generators: Generators::default(),
@@ -146,6 +147,12 @@ impl Worker {
     pub fn ending(&self) -> Option<Ending> {
         let (why, done) = (self.backend.broken()?, self.done);
         Some(Ending { done, why })
+    }
+
+    /// Whether it is not known which job broke the backend, because they ran together.
+    #[must_use]
+    pub fn in_doubt(&self) -> bool {
+        self.terms.together && self.backend.gathers() && self.backend.broken().is_some()
     }
 
     /// Judges the cases of a batch; `start` is called with the position of each before it runs.

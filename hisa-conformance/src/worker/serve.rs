@@ -42,6 +42,10 @@ where
             Ok(answer) => answer,
             Err(why) => Reply::Refused(why),
         };
+        if worker.in_doubt() {
+            // As if it had crashed: the case runs again, job by job, in a worker that tells.
+            break;
+        }
         let ending = worker.ending();
         if let Some(ending) = ending.clone() {
             reply(&mut out, &Reply::Ending(ending))?;

@@ -14,11 +14,12 @@ mod refuse;
 mod stage;
 mod staged;
 
-use super::{Backend, BackendError, Capabilities, Failure, Job, Outputs, not_offered};
+use super::{Backend, BackendError, Call, Capabilities, Failure, Job, Outputs, not_offered};
 use crate::numerics::{BoundedScores, ModelScores, Numerics, Scores};
 use crate::op::Op;
 use faults::Fault;
 use hisa_cuda::arena::Arena;
+use hisa_cuda::incremental::PooledCache;
 use hisa_cuda::kernel::Unit;
 use hisa_cuda::scratch::Scratch;
 use hisa_cuda::shape::{HEAD_DIM_MAX, HEADS_MAX};
@@ -35,6 +36,9 @@ pub const DEVICE_VARIABLE: &str = "HISA_DEVICE";
 /// Bytes that staging memory and workspace start with.
 const FIRST_BYTES: usize = 1 << 20;
 
+/// Keys of the widest kind that the cache of `append` starts with room for.
+const FIRST_KEYS: usize = 1 << 12;
+
 /// A GPU on trial.
 #[derive(Debug)]
 pub struct Cuda {
@@ -50,6 +54,7 @@ struct Gpu {
     device: Device,
     arena: Arena,
     scratch: Scratch,
+    cache: PooledCache,
     scoring: Scoring,
 }
 
@@ -112,6 +117,7 @@ impl Cuda {
             gpu: Gpu {
                 arena: Arena::new(&device, &stream, FIRST_BYTES)?,
                 scratch: Scratch::new(&stream, FIRST_BYTES)?,
+                cache: PooledCache::new(&device, &stream, (1, 256), FIRST_KEYS)?,
                 device,
                 scoring,
             },
@@ -193,12 +199,44 @@ impl Backend for Cuda {
             return Err(lost.refuse(job.op));
         }
         refuse::check(job)?;
-        let result = self.gpu.run(job, out);
-        if let (Err(Failure::Error(_)), Err(error)) = (&result, self.gpu.device.check()) {
-            let (op, why) = (job.op, error.to_string());
-            self.lost = Some(Lost { op, why });
-        }
+        let result = self.gpu.run_all(&mut [(&mut *job, &mut *out)]).remove(0);
+        self.look_after(job.op, result.as_ref().err());
         result
+    }
+
+    fn gathers(&self) -> bool {
+        true
+    }
+
+    fn run_all(&mut self, calls: &mut [Call<'_>]) -> Vec<Result<(), Failure>> {
+        if let Some(lost) = &self.lost {
+            return calls
+                .iter()
+                .map(|call| Err(lost.refuse(call.job.op)))
+                .collect();
+        }
+        let checked: Vec<_> = calls.iter().map(|call| refuse::check(&call.job)).collect();
+        let fine = calls
+            .iter_mut()
+            .zip(&checked)
+            .filter(|(_, checked)| checked.is_ok());
+        let mut fine: Vec<_> = fine
+            .map(|(call, _)| (&mut call.job, &mut call.out))
+            .collect();
+        let mut results = self.gpu.run_all(&mut fine).into_iter();
+        let mut next = || {
+            results
+                .next()
+                .unwrap_or_else(|| unreachable!("one for each"))
+        };
+        let results: Vec<_> = checked
+            .into_iter()
+            .map(|checked| checked.and_then(|()| next()))
+            .collect();
+        for (call, result) in calls.iter().zip(&results) {
+            self.look_after(call.job.op, result.as_ref().err());
+        }
+        results
     }
 
     fn broken(&self) -> Option<String> {
@@ -217,28 +255,66 @@ impl Lost {
     }
 }
 
+impl Cuda {
+    /// Notices a device that is lost.
+    fn look_after(&mut self, op: Op, failure: Option<&Failure>) {
+        if self.lost.is_some() || !matches!(failure, Some(Failure::Error(_))) {
+            return;
+        }
+        if let Err(error) = self.gpu.device.check() {
+            let why = error.to_string();
+            self.lost = Some(Lost { op, why });
+        }
+    }
+}
+
 impl Gpu {
-    fn run(&mut self, job: &mut Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
+    /// Runs jobs with one copy to the device, one copy back and one wait for all of them.
+    fn run_all(&mut self, jobs: &mut [(&mut Job<'_>, &mut Outputs)]) -> Vec<Result<(), Failure>> {
+        match self.try_all(jobs) {
+            Ok(results) => results,
+            Err(failure) => jobs.iter().map(|_| Err(failure.clone())).collect(),
+        }
+    }
+
+    fn try_all(
+        &mut self,
+        jobs: &mut [(&mut Job<'_>, &mut Outputs)],
+    ) -> Result<Vec<Result<(), Failure>>, Failure> {
         let bound = self.device.context().bind_to_thread();
         bound.map_err(|error| Failure::Error(error.to_string()))?;
-        if job.op == Op::Stage(hisa_ref::Stage::BlockMask) {
-            // The kernel works in place.
-            let scores = job.f32("block_scores")?.body().to_vec();
-            out.f32("block_mask")?.write(scores);
-        }
-        let staged = Staged::put(&mut self.arena, &self.device, job, out)?;
-        self.arena.upload()?;
-        match job.op {
-            Op::Windows => return Err(not_offered(job.op)),
-            Op::Stage(stage) => stage::launch(self, &staged, stage, job)?,
-            Op::Append => pipeline::append(self, &staged, job)?,
-            Op::Hisa | Op::Dsa | Op::BlockSparse => {
-                let fill = out.workspace.first().copied().unwrap_or(0);
-                pipeline::launch(self, &staged, job, fill)?;
+        for (job, out) in jobs.iter_mut() {
+            if job.op == Op::Stage(hisa_ref::Stage::BlockMask) {
+                // The kernel works in place.
+                let scores = job.f32("block_scores")?.body().to_vec();
+                out.f32("block_mask")?.write(scores);
             }
         }
+        let staged = Staged::put_all(&mut self.arena, &self.device, jobs)?;
+        self.arena.upload()?;
+        let mut results = Vec::with_capacity(jobs.len());
+        for ((job, out), staged) in jobs.iter().zip(&staged) {
+            results.push(self.launch(staged, job, out));
+        }
         self.arena.download()?;
-        staged.fetch(&self.arena, job, out)
+        for (((job, out), staged), result) in jobs.iter_mut().zip(&staged).zip(&mut results) {
+            if result.is_ok() {
+                *result = staged.fetch(&self.arena, job, out);
+            }
+        }
+        Ok(results)
+    }
+
+    fn launch(&mut self, staged: &Staged, job: &Job<'_>, out: &Outputs) -> Result<(), Failure> {
+        match job.op {
+            Op::Windows => Err(not_offered(job.op)),
+            Op::Stage(stage) => stage::launch(self, staged, stage, job),
+            Op::Append => pipeline::append(self, staged, job),
+            Op::Hisa | Op::Dsa | Op::BlockSparse => {
+                let fill = out.workspace.first().copied().unwrap_or(0);
+                pipeline::launch(self, staged, job, fill)
+            }
+        }
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) fn launch(
         arena,
         scratch,
         scoring,
+        ..
     } = gpu;
     let stream = Arc::clone(arena.stream());
     let (device, arena, scoring) = (&*device, &*arena, *scoring);
@@ -70,11 +71,18 @@ pub(super) fn launch(
 /// Pools the pieces as they come, roll-backs included, and puts what the cache then holds into the
 /// outputs.
 pub(super) fn append(gpu: &mut Gpu, staged: &Staged, job: &Job<'_>) -> Result<(), Failure> {
-    let Gpu { device, arena, .. } = gpu;
+    let Gpu {
+        device,
+        arena,
+        cache,
+        ..
+    } = gpu;
     let (device, arena) = (&*device, &*arena);
     let stream = Arc::clone(arena.stream());
     let sizes = (job.params.block_size(), job.d);
-    let mut cache = PooledCache::new(device, &stream, sizes, job.n)?;
+    if !cache.renew(sizes, job.n)? {
+        *cache = PooledCache::new(device, &stream, sizes, job.n)?;
+    }
     for piece in &staged.pieces {
         cache.truncate(device, &stream, piece.from)?;
         cache.append(device, &stream, piece.keys(arena), piece.count)?;

@@ -35,20 +35,36 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Puts inputs, outputs and pieces into the arena.
-    pub(super) fn put(
+    /// Puts inputs, outputs and pieces of all jobs into the arena.
+    pub(super) fn put_all(
         arena: &mut Arena,
         device: &Device,
+        jobs: &[(&mut Job<'_>, &mut Outputs)],
+    ) -> Result<Vec<Self>, Failure> {
+        let (mut count, mut bytes) = (0, 0);
+        let mut pieces = Vec::with_capacity(jobs.len());
+        for (job, out) in jobs {
+            let gathered = gathered(job)?;
+            for (_, buffer) in job.tensors.iter().chain(out.tensors.iter()) {
+                (count, bytes) = (count + 1, bytes + bytes_of(buffer));
+            }
+            for piece in &gathered {
+                (count, bytes) = (count + 2, bytes + piece.bytes());
+            }
+            pieces.push(gathered);
+        }
+        arena.start(device, bytes, count)?;
+        let each = jobs.iter().zip(&pieces);
+        each.map(|((job, out), pieces)| Self::put(arena, job, out, pieces))
+            .collect()
+    }
+
+    fn put(
+        arena: &mut Arena,
         job: &Job<'_>,
         out: &Outputs,
+        gathered: &[Gathered],
     ) -> Result<Self, Failure> {
-        let gathered = gathered(job)?;
-        let tensors = job.tensors.iter().chain(out.tensors.iter());
-        let (count, bytes) = tensors.fold((0, 0), |(count, bytes), (_, buffer)| {
-            (count + 1, bytes + bytes_of(buffer))
-        });
-        let of_pieces = gathered.iter().map(|piece| piece.bytes()).sum::<usize>();
-        arena.start(device, bytes + of_pieces, count + 2 * gathered.len())?;
         let mut staged = Self {
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -60,7 +76,7 @@ impl Staged {
         for (name, buffer) in out.tensors.iter() {
             staged.outputs.push((name, put(arena, buffer)?));
         }
-        for piece in &gathered {
+        for piece in gathered {
             staged.pieces.push(piece.put(arena)?);
         }
         Ok(staged)
