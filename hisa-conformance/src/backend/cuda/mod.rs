@@ -194,7 +194,9 @@ impl Backend for Cuda {
         }
         refuse::check(job)?;
         let result = self.gpu.run(job, out);
-        if let (Err(Failure::Error(_)), Err(error)) = (&result, self.gpu.device.check()) {
+        if let Err(Failure::Error(_)) = &result
+            && let Err(error) = self.gpu.device.check()
+        {
             let (op, why) = (job.op, error.to_string());
             self.lost = Some(Lost { op, why });
         }
