@@ -112,16 +112,17 @@ fn a_lost_device_is_charged_to_its_job_and_later_cases_run() {
     };
     let report = run(&plan);
     let runs = position("index_map.runs").unwrap();
-    assert!(report.deaths > 0);
+    assert!(report.deaths > 1);
     let found = &report.summary.findings;
     assert!(found.iter().any(|found| found.check == runs), "{found:#?}");
     for found in found {
-        // The whole indexer ends with the same kernel.
+        // The whole indexer ends with the same kernel; it runs where the stage did not trap.
         let op = CHECKS[found.check].op;
         assert!(op == CHECKS[runs].op || op == Op::Hisa, "{found:#?}");
     }
-    let others = &report.summary.tallies[position("dsa.runs").unwrap()];
-    assert!(others.passed > 0 && others.failed == 0, "{others:?}");
+    // A fresh context each time: the first job of every case runs, after a loss too.
+    let first = &report.summary.tallies[position("quantize.runs").unwrap()];
+    assert_eq!(first.passed, report.summary.total_cases(), "{first:?}");
 }
 
 fn hisa(words: &str) -> Output {

@@ -68,8 +68,8 @@ const UNITS: [Unit; 5] = [
 ];
 
 impl Plan {
-    /// A plan; its kernels are compiled and loaded. Of `params` it uses B, K and the rank: ceil(K/B)
-    /// blocks are kept.
+    /// A plan; its kernels are compiled and loaded. Of `params` it uses B, K and the rank: it
+    /// keeps ceil(K/B) blocks.
     ///
     /// # Errors
     /// [`crate::Error::Unsupported`], [`crate::Error::Input`]; those of compiling.

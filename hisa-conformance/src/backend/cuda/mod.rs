@@ -9,35 +9,27 @@
 //! job; the workspace of an indexer holds what [`Outputs::workspace`] holds.
 
 pub mod faults;
+mod gpu;
 mod pipeline;
 mod refuse;
 mod stage;
 mod staged;
 
-use super::{Backend, BackendError, Call, Capabilities, Failure, Job, Outputs, not_offered};
+use super::{Backend, BackendError, Call, Capabilities, Failure, Job, Outputs};
 use crate::numerics::{BoundedScores, ModelScores, Numerics, Scores};
 use crate::op::Op;
 use faults::Fault;
-use hisa_cuda::arena::Arena;
-use hisa_cuda::incremental::PooledCache;
+use gpu::Gpu;
 use hisa_cuda::kernel::Unit;
-use hisa_cuda::scratch::Scratch;
 use hisa_cuda::shape::{HEAD_DIM_MAX, HEADS_MAX};
 use hisa_cuda::toolchain::{Arch, Source};
 use hisa_cuda::{Device, Scoring, numerics};
 use hisa_ref::bound::Dots;
 use hisa_ref::model::DotClass;
-use staged::Staged;
 use std::ffi::OsString;
 
 /// Which GPU, by its number; 0 where it is not set.
 pub const DEVICE_VARIABLE: &str = "HISA_DEVICE";
-
-/// Bytes that staging memory and workspace start with.
-const FIRST_BYTES: usize = 1 << 20;
-
-/// Keys of the widest kind that the cache of `append` starts with room for.
-const FIRST_KEYS: usize = 1 << 12;
 
 /// A GPU on trial.
 #[derive(Debug)]
@@ -46,16 +38,6 @@ pub struct Cuda {
     capabilities: Capabilities,
     gpu: Gpu,
     lost: Option<Lost>,
-}
-
-/// A device with the memory that jobs share.
-#[derive(Debug)]
-struct Gpu {
-    device: Device,
-    arena: Arena,
-    scratch: Scratch,
-    cache: PooledCache,
-    scoring: Scoring,
 }
 
 /// A fault of a kernel stays with the context: no later call succeeds in this process.
@@ -110,17 +92,10 @@ impl Cuda {
     }
 
     fn of(name: &str, device: Device, scoring: Scoring) -> Result<Self, Opening> {
-        let stream = device.stream()?;
         Ok(Self {
             name: name.to_owned(),
             capabilities: capabilities(scoring, device.limits().arch),
-            gpu: Gpu {
-                arena: Arena::new(&device, &stream, FIRST_BYTES)?,
-                scratch: Scratch::new(&stream, FIRST_BYTES)?,
-                cache: PooledCache::new(&device, &stream, (1, 256), FIRST_KEYS)?,
-                device,
-                scoring,
-            },
+            gpu: Gpu::of(device, scoring)?,
             lost: None,
         })
     }
@@ -264,56 +239,6 @@ impl Cuda {
         if let Err(error) = self.gpu.device.check() {
             let why = error.to_string();
             self.lost = Some(Lost { op, why });
-        }
-    }
-}
-
-impl Gpu {
-    /// Runs jobs with one copy to the device, one copy back and one wait for all of them.
-    fn run_all(&mut self, jobs: &mut [(&mut Job<'_>, &mut Outputs)]) -> Vec<Result<(), Failure>> {
-        match self.try_all(jobs) {
-            Ok(results) => results,
-            Err(failure) => jobs.iter().map(|_| Err(failure.clone())).collect(),
-        }
-    }
-
-    fn try_all(
-        &mut self,
-        jobs: &mut [(&mut Job<'_>, &mut Outputs)],
-    ) -> Result<Vec<Result<(), Failure>>, Failure> {
-        let bound = self.device.context().bind_to_thread();
-        bound.map_err(|error| Failure::Error(error.to_string()))?;
-        for (job, out) in jobs.iter_mut() {
-            if job.op == Op::Stage(hisa_ref::Stage::BlockMask) {
-                // The kernel works in place.
-                let scores = job.f32("block_scores")?.body().to_vec();
-                out.f32("block_mask")?.write(scores);
-            }
-        }
-        let staged = Staged::put_all(&mut self.arena, &self.device, jobs)?;
-        self.arena.upload()?;
-        let mut results = Vec::with_capacity(jobs.len());
-        for ((job, out), staged) in jobs.iter().zip(&staged) {
-            results.push(self.launch(staged, job, out));
-        }
-        self.arena.download()?;
-        for (((job, out), staged), result) in jobs.iter_mut().zip(&staged).zip(&mut results) {
-            if result.is_ok() {
-                *result = staged.fetch(&self.arena, job, out);
-            }
-        }
-        Ok(results)
-    }
-
-    fn launch(&mut self, staged: &Staged, job: &Job<'_>, out: &Outputs) -> Result<(), Failure> {
-        match job.op {
-            Op::Windows => Err(not_offered(job.op)),
-            Op::Stage(stage) => stage::launch(self, staged, stage, job),
-            Op::Append => pipeline::append(self, staged, job),
-            Op::Hisa | Op::Dsa | Op::BlockSparse => {
-                let fill = out.workspace.first().copied().unwrap_or(0);
-                pipeline::launch(self, staged, job, fill)
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The indexers, and pooling of keys that arrive in pieces.
 
-use super::Gpu;
+use super::gpu::Gpu;
 use super::stage::sizes;
 use super::staged::Staged;
 use crate::backend::{Failure, Job};

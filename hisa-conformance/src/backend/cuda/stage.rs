@@ -1,6 +1,6 @@
 //! One stage on tensors that lie on the device.
 
-use super::Gpu;
+use super::gpu::Gpu;
 use super::staged::Staged;
 use crate::backend::{Failure, Job};
 use hisa_cuda::stages::quantize::RowSlice;

@@ -43,7 +43,8 @@ pub const FAULTS: &[Fault] = faults! {
         "u32 largest = AMAX_MIN_BITS;" => "u32 largest = 0;",
         "Leaves the floor of the largest magnitude out, so that rows of zeros divide by 0.";
     "quantize-truncate" 11 QUANTIZE, "quantize.values" Quantize Exact
-        "(significand + (1ull << (drop - 1)) - 1 + odd) >> drop" => "(significand + 0 * odd) >> drop",
+        "(significand + (1ull << (drop - 1)) - 1 + odd) >> drop"
+            => "(significand + 0 * odd) >> drop",
         "Encodes by dropping bits.";
     "quantize-half-up" 11 QUANTIZE, "quantize.values" Quantize Exact
         "- 1 + odd) >> drop" => "+ 0 * odd) >> drop",
@@ -56,7 +57,7 @@ pub const FAULTS: &[Fault] = faults! {
         "Rounds power-of-two scales down.";
     "quantize-dims-128" 17 QUANTIZE, "quantize.values" Quantize Exact
         "for (i64 i = threadIdx.x; i < d; i += THREADS) {\n        largest"
-            => "for (i64 i = threadIdx.x; i < min(d, i64{THREADS}); i += THREADS) {\n        largest",
+            => "for (i64 i = threadIdx.x; i < min(d, i64{128}); i += THREADS) {\n        largest",
         "Looks for the largest magnitude among the first 128 dims.";
     "quantize-accumulates" 15 QUANTIZE, "quantize.stale" Quantize Exact
         "scale[row] = by;" => "scale[row] += by;",
@@ -74,10 +75,11 @@ pub const FAULTS: &[Fault] = faults! {
         "Takes the scale of the first key of a block for all of them.";
     "pool-reciprocal-count" 14 POOL, "block_pool.values" BlockPool Exact
         "mean = __fadd_rn(least, 0.0f);"
-            => "mean = __fmul_rn(__double2float_rn(high * unit), __frcp_rn(static_cast<f32>(count)));",
+            => "mean = __fmul_rn(__double2float_rn(high * unit), __frcp_rn(f32(count)));",
         "Multiplies the rounded sum by a reciprocal of the count in f32.";
     "pool-reciprocal-scale" 12 POOL, "block_pool.values" BlockPool Exact
-        "encode(__ddiv_rn(mean, scale), false)" => "encode(__fmul_rn(mean, __frcp_rn(scale)), false)",
+        "encode(__ddiv_rn(mean, scale), false)"
+            => "encode(__fmul_rn(mean, __frcp_rn(scale)), false)",
         "Multiplies by a rounded reciprocal of the scale.";
     "pool-nan-laundered" 3 POOL, "block_pool.values" BlockPool Exact
         "if (amax_bits > POS_INF_BITS) return canonical_nan();"
@@ -101,7 +103,8 @@ pub const FAULTS: &[Fault] = faults! {
         "tiles((h + HEADS_PER_TILE - 1) / HEADS_PER_TILE)" => "tiles(h / HEADS_PER_TILE)",
         "Leaves out the heads beyond the last whole tile of eight.";
     "blocks-dim-tail" 17 BLOCKS, "block_scores.scores" BlockScores TensorCores
-        "const u32 code = first + i < d ? codes[first + i] : 0;" => "const u32 code = codes[first + i];",
+        "const u32 code = first + i < d ? codes[first + i] : 0;"
+            => "const u32 code = codes[first + i];",
         "Fills the last step of 16 dims with the codes behind the row.";
 
     "mask-inclusive" 9 MASK, "block_mask.mask" BlockMask Exact
@@ -111,7 +114,8 @@ pub const FAULTS: &[Fault] = faults! {
         "block == blocks.first || block == blocks.last - 1" => "block == blocks.first",
         "Does not force the last block.";
     "mask-empty-forces" 8 MASK, "block_mask.mask" BlockMask Exact
-        "if (window.ks >= window.ke) return {0, 0};" => "if (window.ks >= window.ke) return {0, 1};",
+        "if (window.ks >= window.ke) return {0, 0};"
+            => "if (window.ks >= window.ke) return {0, 1};",
         "Forces a block of an empty window.";
 
     "btopk-ties-high" 2 BTOPK, "block_topk.selection" BlockTopk Exact
@@ -200,7 +204,8 @@ pub const FAULTS: &[Fault] = faults! {
             => "__fadd_rn(even[part], __fmul_rn(relu(pair[0]), first))",
         "Rounds the products of even heads before it adds them.";
     "dsa-u16-row" 10 Op::Dsa, "dsa.selection" Dsa Exact
-        "flat_scores + row * n + window.ks" => "flat_scores + static_cast<u16>(row * n) + window.ks",
+        "flat_scores + row * n + window.ks"
+            => "flat_scores + static_cast<u16>(row * n) + window.ks",
         "Holds the offset of a row in 16 bits.";
     "sparse-whole-blocks" 9 Op::BlockSparse, "block_sparse.range" BlockSparse Exact
         "const i64 start = larger(block, window.ks);" => "const i64 start = block;",
