@@ -13,10 +13,10 @@ use crate::workspace::{Parts, bytes_of, rows_of_a_tile, total};
 use cudarc::driver::CudaStream;
 use hisa_ref::params::check_size;
 
-const TOPK_THREADS: u32 = 1024;
+const TOPK_THREADS: u32 = 768;
 /// Places for winners that the selection has at least, where there are as many keys. With places
-/// to spare it reads the row fewer times; four for each thread are sorted in registers.
-const PLACES_MIN: usize = 4 * TOPK_THREADS as usize;
+/// to spare it reads the row fewer times. Six for each thread are sorted in registers.
+const PLACES_MIN: usize = 4096;
 
 /// Scores `[M, N]` of every row against every key of its window, `-inf` elsewhere.
 ///

@@ -2,11 +2,13 @@
 // Position decides what is eligible, score decides the order; block ids may stand in any order.
 //
 // grid (M), block 512 (any multiple of 32 up to 512).
-// Dynamic shared memory: 8 * capacity bytes, capacity a power of two >= min(topk, S), and 4 * cached
-// behind them. Rows of at most `cached` slots are read once.
+// Dynamic shared memory: 8 * capacity bytes, capacity a power of two >= min(topk, S), and behind
+// them 4 * cached. Rows of at most `cached` slots are read once.
 #include "common/token_entries.cuh"
 
 extern __shared__ __align__(16) unsigned char dynamic_shared[];
+
+constexpr u32 TOKEN_KEYS = 4;
 
 // What one walk over the block ids finds out.
 struct ColumnFacts {
@@ -53,11 +55,11 @@ extern "C" __global__ void __launch_bounds__(512, 3) token_topk(
     u32 gathered;
     if (blocks * b <= cached) {
         const CachedTokens copies(tokens, reinterpret_cast<u32*>(winners + room));
-        gathered = gather_best(copies, facts.eligible, want, winners, room);
+        gathered = gather_best<TOKEN_KEYS>(copies, facts.eligible, want, winners, room);
     } else {
-        gathered = gather_best(tokens, facts.eligible, want, winners, room);
+        gathered = gather_best<TOKEN_KEYS>(tokens, facts.eligible, want, winners, room);
     }
-    write_sorted(winners, gathered, want, [&](u32 place, u64 entry) {
+    write_sorted<TOKEN_KEYS>(winners, gathered, want, [&](u32 place, u64 entry) {
         out[place] = static_cast<i32>(places.slot(places.format.position(entry)));
     });
 }

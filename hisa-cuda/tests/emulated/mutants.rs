@@ -44,8 +44,8 @@ const CHANGES: &[Change] = &[
     (
         "block_topk.cu",
         "common/order.cuh",
-        "if (f32_is_nan(score)) return 0;",
-        "if (f32_is_nan(score)) return 0xffffffffu;",
+        "return f32_is_nan(score) ? 0 : key;",
+        "return f32_is_nan(score) ? 0xffffffffu : key;",
         selection::check_block_topk,
     ),
     // bf16 by dropping bits.
@@ -60,7 +60,7 @@ const CHANGES: &[Change] = &[
     (
         "token_topk.cu",
         "common/order.cuh",
-        "if (bits << 1 == 0) return 0x80000000u;",
+        "if (bits << 1 == 0) bits = 0;",
         "",
         topk::check_token_topk,
     ),
@@ -96,12 +96,12 @@ const CHANGES: &[Change] = &[
         "present && rank >= tie;",
         topk::check_token_topk,
     ),
-    // One entry more than there is room for.
+    // The search ends with more entries than there is room for.
     (
         "dsa.cu",
-        "common/select.cuh",
-        "edge.inside <= want + spare",
-        "edge.inside <= want + spare + 1",
+        "common/best.cuh",
+        "want, room - want)",
+        "want, room)",
         topk::check_flat_topk,
     ),
     // NaN has the rank of slots that are not eligible.
@@ -128,12 +128,12 @@ const CHANGES: &[Change] = &[
         "return slot;",
         topk::check_token_topk,
     ),
-    // Ranks are read before all warps have written theirs.
+    // Ranks are cleared after some have been written.
     (
         "token_topk.cu",
         "common/token_entries.cuh",
-        "        });\n        __syncthreads();\n",
-        "        });\n",
+        "        __syncthreads();\n        tokens.each",
+        "        tokens.each",
         topk::check_token_topk,
     ),
     // A key counts itself.

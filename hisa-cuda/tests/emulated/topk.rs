@@ -277,10 +277,7 @@ fn check_long_rows(unit: &Unit) -> Result<(), String> {
 fn check_long_windows(unit: &Unit) -> Result<(), String> {
     let mut draw = Draw::new(61);
     for row in LONG {
-        let row = Hard {
-            block: 1024,
-            ..*row
-        };
+        let row = Hard { block: 768, ..*row };
         row.keys(&mut draw, unit, 4096)?;
     }
     Ok(())

@@ -17,22 +17,28 @@ __device__ __forceinline__ void write_by_network(u64* keys, u32 count, u32 want,
     for (u32 i = threadIdx.x; i < want; i += blockDim.x) write(i, keys[i]);
 }
 
-// As write_by_network, by the way that is faster.
-template <class Write>
+// As write_by_network, by the way that is faster. `KEYS` to a thread are held in registers.
+template <u32 KEYS, class Write>
 __device__ __forceinline__ void write_sorted(u64* keys, u32 count, u32 want, Write write) {
-    if (count <= bucket_sort_max() && write_by_buckets(keys, count, want, write)) return;
+    if (count <= bucket_sort_max<KEYS>() && write_by_buckets<KEYS>(keys, count, want, write)) {
+        return;
+    }
     write_by_network(keys, count, want, write);
 }
 
 // Leaves the `want` largest of `available` entries in `winners`, and perhaps a few more, in no
-// order. Returns their number. `winners` has room for `capacity` of them, at least `want`.
-template <class Entries>
+// order. Returns their number. `winners` has room for `capacity` of them, at least `want`. `KEYS`
+// is that of the sort which follows.
+template <u32 KEYS, class Entries>
 __device__ __forceinline__ u32 gather_best(
     const Entries& entries, u32 available, u32 want, u64* winners, u32 capacity
 ) {
     // Room to spare ends the search sooner; too many would take the slower sort.
-    const u32 room = want <= bucket_sort_max() ? min(capacity, bucket_sort_max()) : capacity;
+    const u32 sorted = bucket_sort_max<KEYS>();
+    const u32 room = want <= sorted ? min(capacity, sorted) : capacity;
     Threshold threshold{0, 0};
-    if (want < available) threshold = select_threshold<SELECT_BITS>(entries, want, room - want);
+    if (want < available) {
+        threshold = select_threshold<SELECT_BITS>(entries, want, room - want);
+    }
     return gather(entries, threshold, winners, room);
 }

@@ -3,13 +3,16 @@
 #pragma once
 #include "common/digits.cuh"
 
-constexpr u32 KEYS_PER_THREAD = 4;
 constexpr u32 BUCKET_BITS = 11;
 constexpr u32 BUCKETS = 1u << BUCKET_BITS;
 // Each key is compared with all of its bucket. Beyond this, a sorting network is faster.
 constexpr u32 BUCKET_SIZE_MAX = 64;
 
-__device__ __forceinline__ u32 bucket_sort_max() { return KEYS_PER_THREAD * blockDim.x; }
+// The most keys that are sorted with `KEYS` of them to a thread.
+template <u32 KEYS>
+__device__ __forceinline__ u32 bucket_sort_max() {
+    return KEYS * blockDim.x;
+}
 
 // The smallest and the largest of some integers.
 struct Range {
@@ -52,13 +55,14 @@ struct Buckets {
 };
 
 // The keys of a thread, taken out of the array so that it can be filled anew.
+template <u32 KEYS>
 struct HeldKeys {
-    u64 keys[KEYS_PER_THREAD];
+    u64 keys[KEYS];
     u32 count;  // Of all threads.
 
     __device__ __forceinline__ HeldKeys(const u64* from, u32 count) : count(count) {
 #pragma unroll
-        for (u32 i = 0; i < KEYS_PER_THREAD; ++i) keys[i] = holds(i) ? from[index(i)] : 0;
+        for (u32 i = 0; i < KEYS; ++i) keys[i] = holds(i) ? from[index(i)] : 0;
     }
 
     __device__ __forceinline__ Range range() const {
@@ -70,7 +74,7 @@ struct HeldKeys {
     template <class Visit>
     __device__ __forceinline__ void each(Visit visit) const {
 #pragma unroll
-        for (u32 i = 0; i < KEYS_PER_THREAD; ++i) {
+        for (u32 i = 0; i < KEYS; ++i) {
             if (holds(i)) visit(keys[i]);
         }
     }
@@ -85,6 +89,7 @@ struct HeldKeys {
 __device__ __forceinline__ u32 place_of(const u64* keys, u32 at, u32 start, u32 end) {
     const u64 key = keys[at];
     u32 place = start;
+#pragma unroll 1  // Most buckets hold one or two.
     for (u32 other = start; other < end; ++other) {
         place += keys[other] > key || (keys[other] == key && other < at);
     }
@@ -92,15 +97,15 @@ __device__ __forceinline__ u32 place_of(const u64* keys, u32 at, u32 start, u32 
 }
 
 // Calls write(place, key) for the `want` largest keys, places counted from the largest. False, and
-// nothing done to the keys, where one bucket holds too many. count <= bucket_sort_max(); the keys
-// are written by the time of the call, and change their order.
-template <class Write>
+// nothing done to the keys, where one bucket holds too many. count <= bucket_sort_max<KEYS>().
+// The keys are written by the time of the call, and change their order.
+template <u32 KEYS, class Write>
 __device__ __forceinline__ bool write_by_buckets(u64* keys, u32 count, u32 want, Write write) {
     __shared__ bool crowded;
     u32* counters = digit_counters<BUCKET_BITS>();
     if (threadIdx.x == 0) crowded = false;
     clear_counters<BUCKET_BITS>(counters);
-    const HeldKeys held(keys, count);
+    const HeldKeys<KEYS> held(keys, count);
     const Buckets buckets(cta_range(held.range()));
     held.each([&](u64 key) { atomicAdd(&counters[buckets(key)], 1u); });
     __syncthreads();

@@ -1,7 +1,7 @@
 // The selection of the flat indexer (SPEC 9.2): the best keys of the window, as key - ks, best
 // first, then -1.
 //
-// grid (M), block 1024 (any multiple of 32 up to 1024).
+// grid (M), block 768 (any multiple of 32 up to 768).
 // Dynamic shared memory: 8 * capacity bytes, capacity a power of two >= min(topk, n). Where it is
 // more than that, the row is read fewer times.
 #pragma once
@@ -9,12 +9,14 @@
 
 extern __shared__ __align__(16) unsigned char dynamic_shared[];
 
+constexpr u32 FLAT_KEYS = 6;
+
 // Ranks by the score alone.
 struct ScoreRank {
     __device__ __forceinline__ u32 operator()(u32, f32 score) const { return order_key(score); }
 };
 
-extern "C" __global__ void __launch_bounds__(1024, 2) flat_topk(
+extern "C" __global__ void __launch_bounds__(768, 2) flat_topk(
     const f32* flat_scores, const i32* ks, const i32* ke, i32* slots, i64 n, i64 topk,
     i32 capacity
 ) {
@@ -30,8 +32,9 @@ extern "C" __global__ void __launch_bounds__(1024, 2) flat_topk(
     fill_tail(out, want, topk);
     if (want == 0) return;
     u64* winners = reinterpret_cast<u64*>(dynamic_shared);
-    const u32 gathered = gather_best(keys, count, want, winners, static_cast<u32>(capacity));
-    write_sorted(winners, gathered, want, [&](u32 place, u64 entry) {
+    const u32 room = static_cast<u32>(capacity);
+    const u32 gathered = gather_best<FLAT_KEYS>(keys, count, want, winners, room);
+    write_sorted<FLAT_KEYS>(winners, gathered, want, [&](u32 place, u64 entry) {
         out[place] = static_cast<i32>(keys.format.position(entry));
     });
 }

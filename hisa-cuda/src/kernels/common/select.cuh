@@ -74,7 +74,9 @@ __device__ __forceinline__ Cut cut_numbers(
         numbers.each([&](u32 number, bool present) {
             // Wraps to a large one for smaller numbers.
             const u32 digit = (number >> shift) - first;
-            if (present && digit >> width == 0) atomicAdd(&counters[digit], 1u);
+            const bool counted = present && digit >> width == 0;
+            u32* counter = &counters[counted ? digit : 0];
+            if (counted) atomicAdd(counter, 1u);
         });
         __syncthreads();
         const Edge edge = find_edge<BITS>(counters, want);
@@ -144,16 +146,11 @@ __device__ __forceinline__ u32 gather(
     if (threadIdx.x == 0) next = 0;
     __syncthreads();
     entries.each([&](u32 rank, u32 at, bool present) {
-        bool taken = present && rank >= threshold.rank;
-        const u64 entry = taken ? entries.entry(rank, at) : 0;
-        taken = taken && entry >= threshold.entry;
-        const u32 lanes = __ballot_sync(FULL_WARP, taken);
-        if (lanes == 0) return;
-        u32 start = 0;
-        if (lane_index() == 0) start = atomicAdd(&next, static_cast<u32>(__popc(lanes)));
-        start = __shfl_sync(FULL_WARP, start, 0);
-        const u32 place = start + __popc(lanes & lanes_below());
-        if (taken && place < room) chosen[place] = entry;
+        if (!present || rank < threshold.rank) return;
+        const u64 entry = entries.entry(rank, at);
+        if (entry < threshold.entry) return;
+        const u32 place = atomicAdd(&next, 1u);
+        if (place < room) chosen[place] = entry;
     });
     __syncthreads();
     return min(next, room);

@@ -73,13 +73,14 @@ struct TokenEntries {
     template <class Visit>
     __device__ __forceinline__ void each_slot(u32 first, u32 count, Visit visit) const {
         constexpr int BATCH = 4;  // Loads in flight.
+        const f32* values = scores + first;
         const u32 end = groups.end_of_steps(count);
         for (u32 base = 0; base < end; base += BATCH * groups.width) {
             f32 batch[BATCH];
 #pragma unroll
             for (int i = 0; i < BATCH; ++i) {
                 const u32 at = base + i * groups.width + groups.thread;
-                batch[i] = at < count ? scores[first + at] : 0.0f;
+                batch[i] = at < count ? values[at] : 0.0f;
             }
 #pragma unroll
             for (int i = 0; i < BATCH; ++i) {
