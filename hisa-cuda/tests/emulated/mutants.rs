@@ -128,12 +128,12 @@ const CHANGES: &[Change] = &[
         "return slot;",
         topk::check_token_topk,
     ),
-    // Ranks are cleared after some have been written.
+    // Slots before the window are eligible.
     (
         "token_topk.cu",
         "common/token_entries.cuh",
-        "        __syncthreads();\n        tokens.each",
-        "        tokens.each",
+        "at - keys.offset < keys.count",
+        "at < keys.offset + keys.count",
         topk::check_token_topk,
     ),
     // A key counts itself.

@@ -42,6 +42,8 @@ struct TokenPlaces {
 
 // Entries by slot, read from the scores.
 struct TokenEntries {
+    static constexpr u32 BATCH = 4;  // Loads in flight.
+
     const f32* scores;
     const TokenPlaces& places;
     Window window;
@@ -58,32 +60,64 @@ struct TokenEntries {
     __device__ __forceinline__ void each(Visit visit) const {
         for (u32 base = 0; base < places.columns; base += groups.count) {
             const u32 column = base + groups.group;
-            VisibleKeys keys{0, 0, 0};
-            if (groups.takes(column, places.columns)) {
-                keys = visible_keys(places.ids[column], places.b, window);
-            }
-            each_slot(column * places.b + keys.offset, keys.count, visit);
+            const VisibleKeys keys = visible(column);
+            const u32 first = keys.count > 0 ? column * places.b + keys.offset : 0;
+            each_slot(first, keys.count, visit);
         }
     }
     __device__ __forceinline__ u64 entry(u32 rank, u32 slot) const {
         return format.pack(rank, places.position(slot));
     }
 
+    // Writes the rank of every slot; 0 where it is not eligible.
+    __device__ __forceinline__ void copy_ranks(u32* ranks) const {
+        for (u32 column = groups.group; groups.takes(column, places.columns);
+             column += groups.count) {
+            const VisibleKeys keys = visible(column);
+            const u32 first = column * places.b;
+            for (u32 base = groups.thread; base < places.b; base += BATCH * groups.width) {
+                copy_batch(ranks + first, scores + first, base, keys);
+            }
+        }
+    }
+
   private:
+    __device__ __forceinline__ VisibleKeys visible(u32 column) const {
+        if (!groups.takes(column, places.columns)) return {0, 0, 0};
+        return visible_keys(places.ids[column], places.b, window);
+    }
+
+    // Steps past the end copy the last slot once more: conditions would split the batch.
+    __device__ __forceinline__ void copy_batch(
+        u32* to, const f32* from, u32 base, VisibleKeys keys
+    ) const {
+        u32 ranks[BATCH];
+#pragma unroll
+        for (u32 i = 0; i < BATCH; ++i) {
+            ranks[i] = token_rank(from[min(base + i * groups.width, places.b - 1)]);
+        }
+#pragma unroll
+        for (u32 i = 0; i < BATCH; ++i) {
+            const u32 at = min(base + i * groups.width, places.b - 1);
+            // At most the rank; no select, behind which a load would wait for the one before.
+            to[at] = min(ranks[i], at - keys.offset < keys.count ? 0xffffffffu : 0);
+        }
+    }
+
+    // The slot `first` exists, whatever the count.
     template <class Visit>
     __device__ __forceinline__ void each_slot(u32 first, u32 count, Visit visit) const {
-        constexpr int BATCH = 4;  // Loads in flight.
         const f32* values = scores + first;
         const u32 end = groups.end_of_steps(count);
         for (u32 base = 0; base < end; base += BATCH * groups.width) {
             f32 batch[BATCH];
 #pragma unroll
-            for (int i = 0; i < BATCH; ++i) {
+            for (u32 i = 0; i < BATCH; ++i) {
                 const u32 at = base + i * groups.width + groups.thread;
-                batch[i] = at < count ? values[at] : 0.0f;
+                batch[i] = values[at < count ? at : 0];
             }
 #pragma unroll
-            for (int i = 0; i < BATCH; ++i) {
+            for (u32 i = 0; i < BATCH; ++i) {
                 const u32 start = base + i * groups.width;
                 if (start >= end) break;
                 const u32 at = start + groups.thread;
@@ -104,11 +138,7 @@ struct CachedTokens {
     __device__ __forceinline__ CachedTokens(const TokenEntries& tokens, u32* ranks)
         : places(tokens.places), ranks(ranks), slots(places.columns * places.b),
           format(places.format) {
-        for (u32 slot = threadIdx.x; slot < slots; slot += blockDim.x) ranks[slot] = 0;
-        __syncthreads();
-        tokens.each([&](u32 rank, u32 slot, bool present) {
-            if (present) ranks[slot] = rank;
-        });
+        tokens.copy_ranks(ranks);
         __syncthreads();
     }
 
