@@ -122,7 +122,7 @@ fn two_values(draw: &mut Draw, _: usize) -> f32 {
 }
 
 fn mostly_nan(draw: &mut Draw, key: usize) -> f32 {
-    if key % 5 == 0 {
+    if key.is_multiple_of(5) {
         draw.real(1.0)
     } else {
         f32::from_bits(draw.pick(&[0x7FC0_0000, 0xFFC0_0001, 0x7F80_0001]))
