@@ -4,12 +4,15 @@
 // No dynamic shared memory.
 #include "common/select.cuh"
 
+// Rows are short: clearing and adding up more counters would take longer than another digit.
+constexpr u32 DIGIT_BITS = 8;
+
 // The last block of the window before its first, both before any score (5.3, 5.4).
 struct BlockRank {
-    i64 last;  // The position of the last block; the first has position 0.
+    u32 last;  // The position of the last block; the first has position 0.
     bool bf16;
 
-    __device__ __forceinline__ u32 operator()(i64 position, f32 score) const {
+    __device__ __forceinline__ u32 operator()(u32 position, f32 score) const {
         // No score reaches the two ranks above that of +inf.
         const u32 largest = bf16 ? 0xffffu : 0xffffffffu;
         if (position == last) return largest;
@@ -30,7 +33,8 @@ __device__ void write_ascending(
     const auto chosen = [&](i64 base) {
         const i64 at = base + lane_index();
         if (at >= end) return false;
-        return blocks.format.pack(blocks.rank(at, blocks.scores[at]), at) >= threshold;
+        const u32 position = static_cast<u32>(at);
+        return blocks.entry(blocks.rank(position, blocks.scores[at]), position) >= threshold;
     };
     u32 count = 0;
     for (i64 base = start; base < end; base += WARP) {
@@ -66,10 +70,12 @@ extern "C" __global__ void __launch_bounds__(512) block_topk(
         return;
     }
     const bool bf16 = rank_bf16 != 0;
+    const u32 length = static_cast<u32>(count);
     const RowEntries<BlockRank> blocks{
-        masked + row * nb + window.first, count, EntryFormat(count, bf16 ? 16 : 32),
-        BlockRank{count - 1, bf16}
+        masked + row * nb + window.first, length, EntryFormat(count, bf16 ? 16 : 32),
+        BlockRank{length - 1, bf16}
     };
-    const u64 threshold = select_threshold(blocks, static_cast<u32>(topk));
-    write_ascending(blocks, threshold, window.first, out);
+    const u32 want = static_cast<u32>(topk);
+    const Threshold threshold = select_threshold<DIGIT_BITS>(blocks, want, 0);
+    write_ascending(blocks, threshold.entry, window.first, out);
 }

@@ -1,59 +1,14 @@
 // Stage 7, token_topk (SPEC 7): the tokens to keep, as slots, best first, then -1.
 // Position decides what is eligible, score decides the order; block ids may stand in any order.
 //
-// grid (M), block 256 (any multiple of 32 up to 256).
-// Dynamic shared memory: 8 * capacity bytes, capacity a power of two >= min(topk, S).
-#include "common/best.cuh"
-#include "common/columns.cuh"
+// grid (M), block 512 (any multiple of 32 up to 512).
+// Dynamic shared memory: 8 * capacity bytes, capacity a power of two >= min(topk, S), and behind
+// them 4 * cached. Rows of at most `cached` slots are read once.
+#include "common/token_entries.cuh"
 
 extern __shared__ __align__(16) unsigned char dynamic_shared[];
 
-// The eligible slots of a row. Position: the key, counted from the start of the window.
-struct TokenEntries {
-    const f32* scores;
-    const i32* ids;
-    u32 columns;
-    u32 b;
-    Window window;
-    ColumnGroups groups;
-    EntryFormat format;
-
-    // As RowEntries::each.
-    template <class Visit>
-    __device__ __forceinline__ void each(Visit visit) const {
-        for (u32 base = 0; base < columns; base += groups.count) {
-            const u32 column = base + groups.group;
-            VisibleKeys keys{0, 0, 0};
-            if (groups.takes(column, columns)) keys = visible_keys(ids[column], b, window);
-            each_key(scores + (u64{column} * b + keys.offset), keys, visit);
-        }
-    }
-
-  private:
-    template <class Visit>
-    __device__ __forceinline__ void each_key(
-        const f32* values, VisibleKeys keys, Visit visit
-    ) const {
-        constexpr int BATCH = 4;  // Loads in flight.
-        const u32 end = groups.end_of_steps(keys.count);
-        for (u32 base = 0; base < end; base += BATCH * groups.width) {
-            f32 batch[BATCH];
-#pragma unroll
-            for (int i = 0; i < BATCH; ++i) {
-                const u32 at = base + i * groups.width + groups.thread;
-                batch[i] = at < keys.count ? values[at] : 0.0f;
-            }
-#pragma unroll
-            for (int i = 0; i < BATCH; ++i) {
-                const u32 start = base + i * groups.width;
-                if (start >= end) break;
-                const u32 at = start + groups.thread;
-                const u64 entry = format.pack(order_key(batch[i]), keys.position + at);
-                visit(entry, at < keys.count);
-            }
-        }
-    }
-};
+constexpr u32 TOKEN_KEYS = 4;
 
 // What one walk over the block ids finds out.
 struct ColumnFacts {
@@ -81,52 +36,30 @@ __device__ __forceinline__ ColumnFacts column_facts(
     return {eligible, descents == 0};
 }
 
-// The column that holds `block`; `columns` where none does.
-__device__ __forceinline__ i64 column_of(
-    i32 block, const i32* ids, i64 columns, bool ascending
-) {
-    i64 from = 0;
-    if (!ascending) {
-        while (from < columns && ids[from] != block) ++from;
-        return from;
-    }
-    i64 to = columns;
-    while (from < to) {
-        const i64 middle = (from + to) / 2;
-        if (static_cast<u32>(ids[middle]) < static_cast<u32>(block)) {
-            from = middle + 1;
-        } else {
-            to = middle;
-        }
-    }
-    return from;
-}
-
-__device__ __forceinline__ i32 slot_of(const TokenEntries& tokens, u64 entry, bool ascending) {
-    const u32 key = static_cast<u32>(tokens.window.ks + tokens.format.position(entry));
-    const i32 block = static_cast<i32>(key / tokens.b);
-    const i64 column = column_of(block, tokens.ids, tokens.columns, ascending);
-    return static_cast<i32>(column * tokens.b + key % tokens.b);
-}
-
-extern "C" __global__ void __launch_bounds__(256, 5) token_topk(
+extern "C" __global__ void __launch_bounds__(512, 3) token_topk(
     const f32* token_scores, const i32* block_ids, const i32* ks, const i32* ke, i32* slots,
-    i64 n, i64 b, i64 blocks, i64 topk, i32 capacity
+    i64 n, i64 b, i64 blocks, i64 topk, i32 capacity, i32 cached
 ) {
     const i64 row = blockIdx.x;
     u64* winners = reinterpret_cast<u64*>(dynamic_shared);
     i32* out = slots + row * topk;
     const Window window = load_window(ks, ke, row, n);
-    const TokenEntries tokens{
-        token_scores + row * blocks * b, block_ids + row * blocks, static_cast<u32>(blocks),
-        static_cast<u32>(b), window, ColumnGroups(blocks, b),
-        EntryFormat(window.length(), 32)
-    };
-    const ColumnFacts facts = column_facts(tokens.ids, blocks, b, window);
+    const i32* ids = block_ids + row * blocks;
+    const ColumnFacts facts = column_facts(ids, blocks, b, window);
+    const TokenPlaces places(ids, blocks, b, window, facts.ascending);
+    const TokenEntries tokens(token_scores + row * blocks * b, places, window);
+    const u32 room = static_cast<u32>(capacity);
     const u32 want = static_cast<u32>(smaller(facts.eligible, smaller(topk, capacity)));
-    best_first(tokens, facts.eligible, want, winners);
-    for (u32 i = threadIdx.x; i < want; i += blockDim.x) {
-        out[i] = slot_of(tokens, winners[i], facts.ascending);
-    }
     fill_tail(out, want, topk);
+    if (want == 0) return;
+    u32 gathered;
+    if (blocks * b <= cached) {
+        const CachedTokens copies(tokens, reinterpret_cast<u32*>(winners + room));
+        gathered = gather_best<TOKEN_KEYS>(copies, facts.eligible, want, winners, room);
+    } else {
+        gathered = gather_best<TOKEN_KEYS>(tokens, facts.eligible, want, winners, room);
+    }
+    write_sorted<TOKEN_KEYS>(winners, gathered, want, [&](u32 place, u64 entry) {
+        out[place] = static_cast<i32>(places.slot(places.format.position(entry)));
+    });
 }

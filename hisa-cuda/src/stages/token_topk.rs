@@ -10,7 +10,11 @@ use crate::stages::WindowSlices;
 use cudarc::driver::CudaStream;
 use hisa_ref::params::check_size;
 
-const THREADS: u32 = 256;
+const THREADS: u32 = 512;
+/// Most slots of a row whose ranks are kept in shared memory, and most winners beside them: together
+/// they fit the multiprocessors of every architecture.
+const CACHED_SLOTS_MAX: usize = 8192;
+const CACHED_WINNERS_MAX: usize = 4096;
 
 /// What the stage reads and writes.
 #[derive(Debug)]
@@ -42,6 +46,7 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
     at_most("topk_tokens", args.topk, TOPK_TOKENS_MAX)?;
     let (blocks, rows) = (args.blocks, args.rows);
     let capacity = winners(args.topk, blocks.slots());
+    let cached = cached_slots(capacity, blocks.slots());
     let (ks, ke) = args.windows.holding(rows)?;
     let scores = args
         .token_scores
@@ -57,8 +62,10 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
         size(blocks.kept),
         size(args.topk),
         small(capacity),
+        small(cached),
     ];
-    let grid = Grid::rows(rows, THREADS).shared(shared_bytes(capacity));
+    let shared = shared_bytes(capacity) + cached_bytes(cached);
+    let grid = Grid::rows(rows, THREADS).shared(shared);
     let kernel = (Unit::TokenTopk, "token_topk");
     put(device, stream, kernel, grid, &arguments)
 }
@@ -69,8 +76,51 @@ pub(crate) fn winners(topk: usize, candidates: usize) -> usize {
     topk.min(candidates).max(1).next_power_of_two()
 }
 
+/// Slots of a row whose ranks are kept in shared memory: all or none.
+const fn cached_slots(capacity: usize, slots: usize) -> usize {
+    if slots <= CACHED_SLOTS_MAX && capacity <= CACHED_WINNERS_MAX {
+        slots
+    } else {
+        0
+    }
+}
+
+/// A 32-bit rank for each slot.
+const fn cached_bytes(cached: usize) -> usize {
+    4 * cached
+}
+
 /// A 64-bit key for each place.
 #[must_use]
 pub(crate) const fn shared_bytes(capacity: usize) -> usize {
     8 * capacity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::TOPK_TOKENS_MAX;
+
+    #[test]
+    fn long_rows_and_many_winners_are_not_cached() {
+        assert_eq!(cached_slots(2048, 8192), 8192);
+        assert_eq!(cached_slots(2048, 8193), 0);
+        assert_eq!(cached_slots(4096, 5000), 5000);
+        assert_eq!(cached_slots(8192, 8192), 0);
+    }
+
+    #[test]
+    fn shared_memory_fits_the_smallest_multiprocessor() {
+        // sm_89 and sm_120 give a block 99 KiB; the counters and what else is static take 9.
+        for topk in [1, 2048, 2049, 4096, 4097, TOPK_TOKENS_MAX] {
+            for slots in [1, 4096, 8192, 8193, 1 << 20] {
+                let capacity = winners(topk, slots);
+                let cached = cached_bytes(cached_slots(capacity, slots));
+                assert!(
+                    shared_bytes(capacity) + cached <= 90 * 1024,
+                    "{topk} {slots}"
+                );
+            }
+        }
+    }
 }

@@ -14,8 +14,10 @@ macro_rules! files {
 /// The headers, by the names that `#include` uses.
 const HEADERS: &[(&str, &str)] = files![
     "common/best.cuh",
+    "common/buckets.cuh",
     "common/columns.cuh",
     "common/cta.cuh",
+    "common/digits.cuh",
     "common/e4m3.cuh",
     "common/flat_topk.cuh",
     "common/order.cuh",
@@ -25,7 +27,9 @@ const HEADERS: &[(&str, &str)] = files![
     "common/select.cuh",
     "common/slots.cuh",
     "common/sort.cuh",
+    "common/token_entries.cuh",
     "common/types.cuh",
+    "common/walk.cuh",
     "common/wide.cuh",
 ];
 

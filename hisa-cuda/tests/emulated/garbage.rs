@@ -89,8 +89,15 @@ fn token_selection_stands_any_ids() {
         ];
         args.extend([input(&of.ke), output(&mut slots)]);
         args.extend(sizes([KEYS as i64, 3, 5, 6]));
-        args.push(Arg::scalar(8i32));
-        launch(&Unit::kernel("token_topk.cu"), "token_topk", 64, &mut args);
+        let cached = if of.slots[0] & 1 == 0 { 15 } else { 0 };
+        args.extend([Arg::scalar(8i32), Arg::scalar(cached)]);
+        let shared = 64 + 4 * cached as usize;
+        launch(
+            &Unit::kernel("token_topk.cu"),
+            "token_topk",
+            shared,
+            &mut args,
+        );
         let mut indices = [0i32; ROWS * 6];
         let mut args = vec![
             input(&of.slots),

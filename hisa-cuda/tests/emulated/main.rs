@@ -15,4 +15,5 @@ mod scorers;
 mod selection;
 
 mod selftest;
+mod topk;
 mod values;

@@ -1,7 +1,7 @@
 //! Kernels with one change each: the comparisons of this test must notice every one of them.
 
 use crate::emulator::{Unit, have_compiler, kernel_text};
-use crate::{pooling, scorers, selection};
+use crate::{pooling, scorers, selection, topk};
 use std::sync::Mutex;
 
 type Check = fn(&Unit) -> Result<(), String>;
@@ -44,8 +44,8 @@ const CHANGES: &[Change] = &[
     (
         "block_topk.cu",
         "common/order.cuh",
-        "if (f32_is_nan(score)) return 0;",
-        "if (f32_is_nan(score)) return 0xffffffffu;",
+        "return f32_is_nan(score) ? 0 : key;",
+        "return f32_is_nan(score) ? 0xffffffffu : key;",
         selection::check_block_topk,
     ),
     // bf16 by dropping bits.
@@ -60,17 +60,17 @@ const CHANGES: &[Change] = &[
     (
         "token_topk.cu",
         "common/order.cuh",
-        "if (bits << 1 == 0) return 0x80000000u;",
+        "if (bits << 1 == 0) bits = 0;",
         "",
-        selection::check_token_topk,
+        topk::check_token_topk,
     ),
     // A histogram is read before all warps have counted.
     (
         "token_topk.cu",
         "common/select.cuh",
-        "        __syncthreads();\n        if (warp_index() == 0) find_edge",
-        "        if (warp_index() == 0) find_edge",
-        selection::check_token_topk,
+        "        __syncthreads();\n        const Edge edge",
+        "        const Edge edge",
+        topk::check_token_topk,
     ),
     // Every row is taken for one with ascending ids.
     (
@@ -78,7 +78,87 @@ const CHANGES: &[Change] = &[
         "token_topk.cu",
         "descents == 0}",
         "true}",
-        selection::check_token_topk,
+        topk::check_token_topk,
+    ),
+    // Counters of one digit are left to the next.
+    (
+        "token_topk.cu",
+        "common/digits.cuh",
+        "*counter = 0;",
+        "",
+        topk::check_token_topk,
+    ),
+    // Better entries are counted among the ties.
+    (
+        "token_topk.cu",
+        "common/select.cuh",
+        "present && rank == tie;",
+        "present && rank >= tie;",
+        topk::check_token_topk,
+    ),
+    // The search ends with more entries than there is room for.
+    (
+        "dsa.cu",
+        "common/best.cuh",
+        "want, room - want)",
+        "want, room)",
+        topk::check_flat_topk,
+    ),
+    // NaN has the rank of slots that are not eligible.
+    (
+        "token_topk.cu",
+        "common/token_entries.cuh",
+        "return order_key(score) + 1;",
+        "return order_key(score);",
+        topk::check_token_topk,
+    ),
+    // Slots that are not eligible rank last.
+    (
+        "token_topk.cu",
+        "common/token_entries.cuh",
+        "present && rank != 0",
+        "present",
+        topk::check_token_topk,
+    ),
+    // Ties go to the lower slot.
+    (
+        "token_topk.cu",
+        "common/token_entries.cuh",
+        "if (ascending) return slot;",
+        "return slot;",
+        topk::check_token_topk,
+    ),
+    // Slots before the window are eligible.
+    (
+        "token_topk.cu",
+        "common/token_entries.cuh",
+        "at - keys.offset < keys.count",
+        "at < keys.offset + keys.count",
+        topk::check_token_topk,
+    ),
+    // A key counts itself.
+    (
+        "dsa.cu",
+        "common/buckets.cuh",
+        "place += keys[other] > key ||",
+        "place += keys[other] >= key ||",
+        topk::check_flat_topk,
+    ),
+    // Keys are compared before all have moved.
+    (
+        "token_topk.cu",
+        "common/buckets.cuh",
+        "    __syncthreads();\n    for (u32 at = threadIdx.x",
+        "    for (u32 at = threadIdx.x",
+        topk::check_token_topk,
+    ),
+    // Rows with a full bucket are left as they are.
+    (
+        "token_topk.cu",
+        "common/buckets.cuh",
+        "if (crowded) return false;",
+        "if (crowded) return true;",
+        topk::check_token_topk,
     ),
     // The sort ascends.
     (
@@ -86,7 +166,7 @@ const CHANGES: &[Change] = &[
         "common/sort.cuh",
         "if ((a < b) == descending)",
         "if ((a > b) == descending)",
-        selection::check_flat_topk,
+        topk::check_flat_topk,
     ),
     // Keys are not counted from the start of the window.
     (

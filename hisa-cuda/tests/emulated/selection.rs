@@ -1,4 +1,4 @@
-//! block_mask, block_topk, token_topk, index_map and the two other selections.
+//! block_mask, block_topk, index_map and block_sparse.
 
 use crate::emulator::{Arg, Launch, Unit, have_compiler, in_place, input, output};
 use crate::values::{Draw, Rows, Shape, TASTES, Taste, bits, differs};
@@ -27,7 +27,7 @@ const SIZES: [(usize, usize); 16] = [
 ];
 
 /// A case of every size and taste. One of four has many rows.
-fn cases(
+pub(crate) fn cases(
     seed: u64,
     mut check: impl FnMut(&mut Draw, Shape, Taste) -> Result<(), String>,
 ) -> Result<(), String> {
@@ -51,7 +51,7 @@ fn cases(
     Ok(())
 }
 
-fn scores(draw: &mut Draw, taste: Taste, rows: usize, columns: usize) -> Array2<f32> {
+pub(crate) fn scores(draw: &mut Draw, taste: Taste, rows: usize, columns: usize) -> Array2<f32> {
     Array2::from_shape_simple_fn((rows, columns), || match taste {
         // Around values of bf16 and the middles between them.
         Taste::Edge => {
@@ -63,7 +63,7 @@ fn scores(draw: &mut Draw, taste: Taste, rows: usize, columns: usize) -> Array2<
     })
 }
 
-fn flat<T: Copy>(values: &Array2<T>) -> &[T] {
+pub(crate) fn flat<T: Copy>(values: &Array2<T>) -> &[T] {
     values.as_slice().unwrap()
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn check_block_topk(unit: &Unit) -> Result<(), String> {
             let mut got = vec![0i32; m * topk];
             let launch = Launch {
                 grid: [m, 1],
-                block: draw.pick(&[32, 128, 512]),
+                block: draw.pick(&[32, 128]),
                 shared: 0,
             };
             let mut args = [
@@ -139,7 +139,7 @@ pub(crate) fn check_block_topk(unit: &Unit) -> Result<(), String> {
     })
 }
 
-fn ids(draw: &mut Draw, m: usize, columns: usize, blocks: usize) -> Array2<i32> {
+pub(crate) fn ids(draw: &mut Draw, m: usize, columns: usize, blocks: usize) -> Array2<i32> {
     let ids: Vec<i32> = (0..m)
         .flat_map(|_| draw.block_ids(columns, blocks))
         .collect();
@@ -147,91 +147,9 @@ fn ids(draw: &mut Draw, m: usize, columns: usize, blocks: usize) -> Array2<i32> 
 }
 
 /// Columns of block ids and kept tokens.
-fn kept(draw: &mut Draw, shape: Shape) -> (usize, usize) {
+pub(crate) fn kept(draw: &mut Draw, shape: Shape) -> (usize, usize) {
     let columns = draw.pick(&[1, 2, 3, 8, 40]).min(1 + 600 / shape.b);
     (columns, draw.pick(&[1, 2, 3, 17, 32, 64, 129, 300]))
-}
-
-pub(crate) fn check_token_topk(unit: &Unit) -> Result<(), String> {
-    cases(3, |draw, shape, taste| {
-        let Shape { m, n, b, .. } = shape;
-        let (columns, topk) = kept(draw, shape);
-        let rows = Rows::draw(draw, m, n, b);
-        let ids = ids(draw, m, columns, shape.blocks());
-        let scores = scores(draw, taste, m, columns * b);
-        let capacity = topk.min(columns * b).next_power_of_two();
-        let mut got = vec![0i32; m * topk];
-        let block = draw.pick(&[32, 64, 256]);
-        let launch = Launch {
-            grid: [m, 1],
-            block,
-            shared: 8 * capacity,
-        };
-        let mut args = [
-            input(flat(&scores)),
-            input(flat(&ids)),
-            input(&rows.ks),
-            input(&rows.ke),
-            output(&mut got),
-            Arg::scalar(n as i64),
-            Arg::scalar(b as i64),
-            Arg::scalar(columns as i64),
-            Arg::scalar(topk as i64),
-            Arg::scalar(capacity as i32),
-        ];
-        unit.launch("token_topk", launch, &mut args)?;
-        let expected = token_topk::run(scores.view(), ids.view(), &rows.windows, b, topk).unwrap();
-        differs(
-            "token_topk",
-            &(shape, topk, &rows, &ids),
-            topk,
-            &got,
-            flat(&expected),
-        )
-    })
-}
-
-pub(crate) fn check_flat_topk(unit: &Unit) -> Result<(), String> {
-    cases(4, |draw, shape, taste| {
-        let Shape { m, n, .. } = shape;
-        let rows = Rows::draw(draw, m, n, 1);
-        let scores = scores(draw, taste, m, n);
-        let topk = draw.pick(&[1, 2, 3, 31, 32, 100, 129, 300]);
-        let capacity = topk.min(n).next_power_of_two();
-        let mut got = vec![0i32; m * topk];
-        let block = draw.pick(&[32, 64, 1024]);
-        let launch = Launch {
-            grid: [m, 1],
-            block,
-            shared: 8 * capacity,
-        };
-        let mut args = [
-            input(flat(&scores)),
-            input(&rows.ks),
-            input(&rows.ke),
-            output(&mut got),
-            Arg::scalar(n as i64),
-            Arg::scalar(topk as i64),
-            Arg::scalar(capacity as i32),
-        ];
-        unit.launch("flat_topk", launch, &mut args)?;
-        // The flat selection is that over blocks of one key, all of them chosen (9.2, 7.2).
-        let all = Array2::from_shape_fn(
-            (m, n.max(1)),
-            |(_, key)| if n == 0 { -1 } else { key as i32 },
-        );
-        let padded =
-            Array2::from_shape_fn((m, n.max(1)), |at| scores.get(at).copied().unwrap_or(0.0));
-        let slots = token_topk::run(padded.view(), all.view(), &rows.windows, 1, topk).unwrap();
-        let expected = index_map::run(slots.view(), all.view(), &rows.windows, 1).unwrap();
-        differs(
-            "flat_topk",
-            &(shape, topk, &rows),
-            topk,
-            &got,
-            flat(&expected),
-        )
-    })
 }
 
 pub(crate) fn check_index_map(unit: &Unit) -> Result<(), String> {
@@ -337,8 +255,6 @@ pub(crate) use kernel_tests;
 kernel_tests! {
     block_mask_is_the_reference: "block_mask.cu", check_block_mask;
     block_topk_is_the_reference: "block_topk.cu", check_block_topk;
-    token_topk_is_the_reference: "token_topk.cu", check_token_topk;
-    flat_topk_is_the_reference: "dsa.cu", check_flat_topk;
     index_map_is_the_reference: "index_map.cu", check_index_map;
     block_sparse_is_the_reference: "block_sparse.cu", check_block_sparse;
 }

@@ -24,7 +24,7 @@ __device__ __forceinline__ VisibleKeys visible_keys(i32 id, i64 b, Window window
 
 // The CTA in groups of `width` threads, each of which takes a column at a time.
 struct ColumnGroups {
-    u32 width;
+    u32 width;  // A power of two.
     u32 count;
     u32 group;
     u32 thread;  // Within the group.
@@ -47,6 +47,6 @@ struct ColumnGroups {
     }
     // Where the steps of a group over the keys of a column end: the same in all lanes of a warp.
     __device__ __forceinline__ u32 end_of_steps(u32 keys) const {
-        return width < WARP ? 2 * width : (keys + width - 1) / width * width;
+        return width < WARP ? 2 * width : (keys + width - 1) & (0 - width);
     }
 };

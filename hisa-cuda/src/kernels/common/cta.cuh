@@ -14,6 +14,12 @@ __device__ __forceinline__ i64 ceil_div(i64 count, i64 size) {
     return count / size + (count % size != 0);
 }
 
+__device__ __forceinline__ u64 shuffle_xor(u64 value, u32 mask) {
+    const u32 low = __shfl_xor_sync(FULL_WARP, static_cast<u32>(value), mask);
+    const u32 high = __shfl_xor_sync(FULL_WARP, static_cast<u32>(value >> 32), mask);
+    return (u64{high} << 32) + low;
+}
+
 // Sum of `value` over the lanes up to and including this one.
 __device__ __forceinline__ u32 warp_prefix_sum(u32 value) {
     for (u32 step = 1; step < WARP; step *= 2) {

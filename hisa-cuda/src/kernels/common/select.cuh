@@ -2,15 +2,16 @@
 //
 // An entry is one integer: its rank above, the complement of its position below. No two entries of
 // a row are equal, so equal scores, NaN and signed zeros need no care: the largest integers are the
-// choice. The smallest chosen one is found digit by digit from the top. Entries are read anew for
-// every digit; no buffer holds candidates, so none can overflow.
+// choice. The smallest chosen rank is found digit by digit from the top, and, where not all of that
+// rank are chosen, the smallest chosen position in the same way. Entries are read anew for every
+// digit; no buffer holds candidates, so none can overflow.
+//
+// `Entries` has a format, each(visit), and entry(rank, at). `each` calls visit(rank, at, present)
+// once for every entry with `present` true, in whole warps.
 #pragma once
-#include "common/cta.cuh"
+#include "common/digits.cuh"
 #include "common/order.cuh"
-
-constexpr u32 DIGIT_BITS = 8;
-constexpr u32 DIGITS = 1u << DIGIT_BITS;
-constexpr u32 DIGITS_PER_LANE = DIGITS / WARP;
+#include "common/walk.cuh"
 
 // How rank and position share an integer. Positions are in [0, limit), limit at most 2^31.
 struct EntryFormat {
@@ -23,136 +24,134 @@ struct EntryFormat {
           position_bits(limit > 1 ? 64 - __clzll(limit - 1) : 0),
           rank_bits(rank_bits) {}
 
-    __device__ __forceinline__ u32 bits() const { return rank_bits + position_bits; }
-    __device__ __forceinline__ u64 pack(u32 rank, i64 position) const {
-        return (u64{rank} << position_bits) + (limit - 1 - static_cast<u32>(position));
+    __device__ __forceinline__ u64 pack(u32 rank, u32 position) const {
+        return (u64{rank} << position_bits) + (limit - 1 - position);
     }
-    __device__ __forceinline__ i64 position(u64 entry) const {
-        const u64 below = entry & ((u64{1} << position_bits) - 1);
-        return limit - 1 - static_cast<u32>(below);
+    __device__ __forceinline__ u32 low(u64 entry) const {
+        return static_cast<u32>(entry) & ((1u << position_bits) - 1);
     }
+    __device__ __forceinline__ u32 position(u64 entry) const { return limit - 1 - low(entry); }
 };
 
 // A contiguous row of scores. `Rank` maps (position, score) to a rank.
-//
-// `each` calls visit(entry, present) once for every entry with `present` true; whole warps make
-// each call together, so that `visit` may use warp intrinsics.
 template <class Rank>
 struct RowEntries {
     const f32* scores;
-    i64 length;
+    u32 length;
     EntryFormat format;
     Rank rank;
 
     template <class Visit>
     __device__ __forceinline__ void each(Visit visit) const {
-        constexpr int BATCH = 4;  // Loads in flight.
-        for (i64 base = 0; base < length; base += BATCH * i64{blockDim.x}) {
-            f32 values[BATCH];
-#pragma unroll
-            for (int i = 0; i < BATCH; ++i) {
-                const i64 at = base + i * i64{blockDim.x} + threadIdx.x;
-                values[i] = at < length ? scores[at] : 0.0f;
-            }
-#pragma unroll
-            for (int i = 0; i < BATCH; ++i) {
-                const i64 start = base + i * i64{blockDim.x};
-                if (start >= length) break;
-                const i64 at = start + threadIdx.x;
-                visit(format.pack(rank(at, values[i]), at), at < length);
-            }
-        }
+        const auto load = [&](u32 at) { return scores[at]; };
+        walk(length, load, [&](f32 score, u32 at, bool present) {
+            visit(rank(at, score), at, present);
+        });
     }
+    __device__ __forceinline__ u64 entry(u32 rank, u32 at) const { return format.pack(rank, at); }
 };
 
-// Adds the digits of a warp. Where all its digits are one, as in rows full of one score, a single
-// lane adds them: 32 additions to one counter could queue up.
-__device__ __forceinline__ void count_digit(u32* counts, u32 digit, bool counted) {
-    const u32 lanes = __ballot_sync(FULL_WARP, counted);
-    if (lanes == 0) return;
-    const u32 leader = __ffs(lanes) - 1;
-    const u32 common = __shfl_sync(FULL_WARP, digit, leader);
-    if (__any_sync(FULL_WARP, counted && digit != common)) {
-        if (counted) atomicAdd(&counts[digit], 1u);
-    } else if (lane_index() == leader) {
-        atomicAdd(&counts[common], static_cast<u32>(__popc(lanes)));
-    }
-}
-
-// The digit in which the `want` largest end.
-struct Edge {
-    u32 digit;
-    u32 above;  // Entries with a larger digit.
-    u32 inside;  // Entries with this digit.
+// Where the largest numbers end: `lowest` is the smallest of them, or a smaller one above all
+// others. Where it is not `found`, `want` of those that equal it are chosen.
+struct Cut {
+    u32 lowest;
+    u32 want;
+    bool found;
 };
 
-// One warp looks for the edge, and leaves the counts at zero.
-__device__ __forceinline__ void find_edge(u32* counts, u32 want, Edge* edge) {
-    // Lane 0 has the largest digits.
-    const u32 first = (WARP - 1 - lane_index()) * DIGITS_PER_LANE;
-    u32 sum = 0;
-    for (u32 i = 0; i < DIGITS_PER_LANE; ++i) {
-        // Turned by lane, so that the lanes read from different banks.
-        sum += counts[first + (i + lane_index() / 4) % DIGITS_PER_LANE];
-    }
-    const u32 upto = warp_prefix_sum(sum);
-    u32 above = upto - sum;
-    if (above < want && want <= upto) {
-        u32 digit = first + DIGITS_PER_LANE - 1;
-        while (want > above + counts[digit]) above += counts[digit--];
-        *edge = {digit, above, counts[digit]};
-    }
-    __syncwarp();
-    for (u32 i = lane_index(); i < DIGITS; i += WARP) counts[i] = 0;
-}
-
-// The smallest of the `want` largest entries, or a smaller number above all others.
-// 0 < want <= number of entries.
-template <class Entries>
-__device__ __forceinline__ u64 select_threshold(const Entries& entries, u32 want) {
-    __shared__ u32 counts[DIGITS];
-    __shared__ Edge edge;
-    for (u32 i = threadIdx.x; i < DIGITS; i += blockDim.x) counts[i] = 0;
-    __syncthreads();
-    u64 prefix = 0;
-    u32 shift = entries.format.bits();
+// Cuts off the `want` largest numbers of `bits` bits, and up to `spare` more. numbers.each(visit)
+// calls visit(number, present). The counters are zero before and after.
+template <u32 BITS, class Numbers>
+__device__ __forceinline__ Cut cut_numbers(
+    u32* counters, const Numbers& numbers, u32 bits, u32 want, u32 spare
+) {
+    u32 prefix = 0;
+    u32 shift = bits;
     while (shift > 0) {
-        const u32 width = shift < DIGIT_BITS ? shift : DIGIT_BITS;
-        const u32 mask = (1u << width) - 1;
+        const u32 width = min(shift, BITS);
         shift -= width;
-        entries.each([&](u64 entry, bool present) {
-            const u64 upper = entry >> shift;
-            const bool counted = present && upper >> width == prefix;
-            count_digit(counts, static_cast<u32>(upper) & mask, counted);
+        const u32 first = prefix << width;
+        numbers.each([&](u32 number, bool present) {
+            // Wraps to a large one for smaller numbers.
+            const u32 digit = (number >> shift) - first;
+            const bool counted = present && digit >> width == 0;
+            u32* counter = &counters[counted ? digit : 0];
+            if (counted) atomicAdd(counter, 1u);
         });
         __syncthreads();
-        if (warp_index() == 0) find_edge(counts, want, &edge);
-        __syncthreads();
-        prefix = (prefix << width) + edge.digit;
+        const Edge edge = find_edge<BITS>(counters, want);
+        prefix = first + edge.digit;
         want -= edge.above;
-        if (edge.inside == want) break;
+        if (edge.inside <= want + spare) return {prefix << shift, want, true};
     }
-    return prefix << shift;
+    return {prefix, want, false};
 }
 
-// Copies the entries from `threshold` on to `chosen`, in no order, at most `room` of them. All
-// threads see them afterwards.
+// The ranks of entries.
 template <class Entries>
-__device__ __forceinline__ void gather(
-    const Entries& entries, u64 threshold, u64* chosen, u32 room
+struct Ranks {
+    const Entries& entries;
+
+    template <class Visit>
+    __device__ __forceinline__ void each(Visit visit) const {
+        entries.each([&](u32 rank, u32, bool present) { visit(rank, present); });
+    }
+};
+
+// The positions of the entries of one rank, complemented.
+template <class Entries>
+struct TiedPositions {
+    const Entries& entries;
+    u32 tie;
+
+    template <class Visit>
+    __device__ __forceinline__ void each(Visit visit) const {
+        entries.each([&](u32 rank, u32 at, bool present) {
+            const bool tied = present && rank == tie;
+            visit(tied ? entries.format.low(entries.entry(rank, at)) : 0, tied);
+        });
+    }
+};
+
+// The chosen entries are those from `entry` on; none of them has a rank below `rank`.
+struct Threshold {
+    u32 rank;
+    u64 entry;
+};
+
+// Chooses the `want` largest entries, and up to `spare` more. 0 < want <= number of entries.
+template <u32 BITS, class Entries>
+__device__ __forceinline__ Threshold select_threshold(
+    const Entries& entries, u32 want, u32 spare
+) {
+    u32* counters = digit_counters<BITS>();
+    clear_counters<BITS>(counters);
+    const EntryFormat& format = entries.format;
+    const Ranks<Entries> ranks{entries};
+    const Cut cut = cut_numbers<BITS>(counters, ranks, format.rank_bits, want, spare);
+    const u64 first = u64{cut.lowest} << format.position_bits;
+    if (cut.found) return {cut.lowest, first};
+    const TiedPositions<Entries> tied{entries, cut.lowest};
+    const Cut low = cut_numbers<BITS>(counters, tied, format.position_bits, cut.want, spare);
+    return {cut.lowest, first + low.lowest};
+}
+
+// Copies the entries from the threshold on to `chosen`, in no order, at most `room` of them, and
+// returns their number. All threads see them afterwards.
+template <class Entries>
+__device__ __forceinline__ u32 gather(
+    const Entries& entries, Threshold threshold, u64* chosen, u32 room
 ) {
     __shared__ u32 next;
     if (threadIdx.x == 0) next = 0;
     __syncthreads();
-    entries.each([&](u64 entry, bool present) {
-        const bool taken = present && entry >= threshold;
-        const u32 lanes = __ballot_sync(FULL_WARP, taken);
-        if (lanes == 0) return;
-        u32 start = 0;
-        if (lane_index() == 0) start = atomicAdd(&next, static_cast<u32>(__popc(lanes)));
-        start = __shfl_sync(FULL_WARP, start, 0);
-        const u32 at = start + __popc(lanes & lanes_below());
-        if (taken && at < room) chosen[at] = entry;
+    entries.each([&](u32 rank, u32 at, bool present) {
+        if (!present || rank < threshold.rank) return;
+        const u64 entry = entries.entry(rank, at);
+        if (entry < threshold.entry) return;
+        const u32 place = atomicAdd(&next, 1u);
+        if (place < room) chosen[place] = entry;
     });
     __syncthreads();
+    return min(next, room);
 }

@@ -6,12 +6,6 @@
 constexpr u32 PER_LANE = 4;
 constexpr u32 SEGMENT = PER_LANE * WARP;
 
-__device__ __forceinline__ u64 shuffle_xor(u64 value, u32 mask) {
-    const u32 low = __shfl_xor_sync(FULL_WARP, static_cast<u32>(value), mask);
-    const u32 high = __shfl_xor_sync(FULL_WARP, static_cast<u32>(value >> 32), mask);
-    return (u64{high} << 32) + low;
-}
-
 __device__ __forceinline__ void order_pair(u64& a, u64& b, bool descending) {
     if ((a < b) == descending) {
         const u64 swapped = a;
@@ -89,6 +83,7 @@ __device__ __forceinline__ void sort_descending(u64* keys, u32 size) {
             }
             __syncthreads();
         }
+#pragma unroll 1
         for (u32 start = warp_index() * SEGMENT; start < size; start += blockDim.x * PER_LANE) {
             Segment segment{{}, start};
             segment.load(keys, size);
