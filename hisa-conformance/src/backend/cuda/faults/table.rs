@@ -119,7 +119,7 @@ pub const FAULTS: &[Fault] = faults! {
         "Forces a block of an empty window.";
 
     "btopk-ties-high" 2 BTOPK, "block_topk.selection" BlockTopk Exact
-        "+ (limit - 1 - static_cast<u32>(position));" => "+ static_cast<u32>(position);",
+        "+ (limit - 1 - position);" => "+ position;",
         "Takes the later of two blocks of one score.";
     "btopk-truncate" 14 BTOPK, "block_topk.selection" BlockTopk Exact
         "order_key(round_bf16(score)) >> 16" => "order_key(score) >> 16",
@@ -148,25 +148,27 @@ pub const FAULTS: &[Fault] = faults! {
         "while (shift > 0) {" => "while (shift > 24) {",
         "Ends the search for the threshold two or three digits early.";
     "ttopk-ties-high" 2 TTOPK, "token_topk.selection" TokenTopk Exact
-        "(u64{rank} << position_bits) + (limit - 1 - static_cast<u32>(position));
+        "+ (limit - 1 - position);
     }
-    __device__ __forceinline__ i64 position(u64 entry) const {
-        const u64 below = entry & ((u64{1} << position_bits) - 1);
-        return limit - 1 - static_cast<u32>(below);"
-        => "(u64{rank} << position_bits) + static_cast<u32>(position);
+    __device__ __forceinline__ u32 low(u64 entry) const {
+        return static_cast<u32>(entry) & ((1u << position_bits) - 1);
     }
-    __device__ __forceinline__ i64 position(u64 entry) const {
-        const u64 below = entry & ((u64{1} << position_bits) - 1);
-        return static_cast<u32>(below);",
+    __device__ __forceinline__ u32 position(u64 entry) const { return limit - 1 - low(entry); }"
+        => "+ position;
+    }
+    __device__ __forceinline__ u32 low(u64 entry) const {
+        return static_cast<u32>(entry) & ((1u << position_bits) - 1);
+    }
+    __device__ __forceinline__ u32 position(u64 entry) const { return low(entry); }",
         "Takes the later of two keys of one score.";
     "ttopk-unsorted" 2 TTOPK, "token_topk.order" TokenTopk Exact
-        "sort_descending(winners, size);" => "__syncthreads();",
-        "Leaves the winners in the order in which they were found.";
+        "out[place] = static_cast<i32>(" => "out[want - 1 - place] = static_cast<i32>(",
+        "Writes the best slot last.";
     "ttopk-nan-largest" 3 TTOPK, "token_topk.selection" TokenTopk Exact
-        "if (f32_is_nan(score)) return 0;" => "if (f32_is_nan(score)) return 0xffffffffu;",
+        "return f32_is_nan(score) ? 0 : key;" => "return f32_is_nan(score) ? 0xfffffffeu : key;",
         "Ranks NaN first.";
     "ttopk-zeros-by-sign" 5 TTOPK, "token_topk.selection" TokenTopk Exact
-        "if (bits << 1 == 0) return 0x80000000u;" => "",
+        "if (bits << 1 == 0) bits = 0;" => "",
         "Ranks -0 after +0.";
     "ttopk-stale-tail" 15 TTOPK, "token_topk.unique" TokenTopk Exact
         "fill_tail(out, want, topk);" => "",
