@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// The CUDA driver library is not there.
-    #[error("no CUDA driver: none of {} could be loaded", .searched.join(", "))]
+    #[error("no CUDA driver: {} could not be loaded", names(.searched))]
     NoDriver {
         /// Names that were tried.
         searched: Vec<String>,
@@ -153,6 +153,16 @@ pub enum Error {
     /// The input is refused, as the reference refuses it.
     #[error(transparent)]
     Input(#[from] hisa_ref::Error),
+}
+
+/// The first names, and how many there are besides.
+fn names(all: &[String]) -> String {
+    const SHOWN: usize = 2;
+    let shown = all[..all.len().min(SHOWN)].join(", ");
+    match all.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} other names"),
+    }
 }
 
 fn list(paths: &[PathBuf]) -> String {

@@ -172,6 +172,15 @@ pub fn basis_of(name: &str) -> Box<dyn Backend> {
     }
 }
 
+/// Most processes that are of use to a backend: those that share a GPU take turns on it.
+#[must_use]
+pub fn processes_max(name: &str) -> usize {
+    match name.split(':').next() {
+        Some("cuda" | "cuda-fault") => 4,
+        _ => usize::MAX,
+    }
+}
+
 /// The error of a backend that is asked for a job it has not listed.
 #[must_use]
 pub fn not_offered(op: Op) -> Failure {

@@ -31,7 +31,7 @@ pub struct EngineArgs {
     /// Do part I of N, from 0; parts can run on different machines.
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
-    /// Worker processes [default: one per core].
+    /// Worker processes [default: one per core, at most 4 on a GPU].
     #[arg(long, value_name = "J", value_parser = jobs)]
     pub jobs: Option<usize>,
     /// Keep a record of the cases in flight in this folder instead of a temporary one.

@@ -1,5 +1,6 @@
 //! What a run is to do, cut into batches.
 
+use crate::backend;
 use crate::effort::{DEFAULT_SEED, Effort, FINDINGS_MAX};
 use crate::expect::Expectation;
 use crate::generate::by_name;
@@ -101,7 +102,7 @@ pub struct Plan {
     pub expectations: Vec<Expectation>,
     /// The part to do.
     pub shard: Shard,
-    /// Worker processes; as many as there are cores where absent.
+    /// Worker processes; as many as suit machine and backend where absent.
     pub jobs: Option<usize>,
     /// How long a case may take.
     pub time_limit: Duration,
@@ -154,7 +155,8 @@ impl Plan {
     #[must_use]
     pub fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.jobs.unwrap_or_else(cores).clamp(1, JOBS_MAX)
+        let suitable = || cores().min(backend::processes_max(&self.backend));
+        self.jobs.unwrap_or_else(suitable).clamp(1, JOBS_MAX)
     }
 
     /// The cases of the shard, one entry per generator, each as one long batch.
@@ -265,6 +267,18 @@ mod tests {
         for bad in ["", "1", "2/2", "-1/2", "0/0", "1/x", "0/65537"] {
             assert!(bad.parse::<Shard>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn processes_that_share_a_gpu_are_few() {
+        let workers = |backend: &str, jobs| {
+            let plan = Plan::new(backend, Effort::Quick);
+            Plan { jobs, ..plan }.workers()
+        };
+        assert!(workers("cuda", None) <= 4 && workers("cuda:exact", None) <= 4);
+        assert_eq!(workers("cuda", Some(7)), 7);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        assert_eq!(workers("reference", None), cores.min(JOBS_MAX));
     }
 
     #[test]

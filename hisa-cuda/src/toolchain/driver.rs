@@ -134,7 +134,7 @@ mod tests {
         let error = find(&searched, SYMBOLS).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no CUDA driver: none of libabsent.so, libabsent.so.1 could be loaded"
+            "no CUDA driver: libabsent.so, libabsent.so.1 could not be loaded"
         );
     }
 

@@ -209,10 +209,10 @@ pub const FAULTS: &[Fault] = faults! {
         "flat_scores + row * n + window.ks"
             => "flat_scores + static_cast<u16>(row * n) + window.ks",
         "Holds the offset of a row in 16 bits.";
-    "sparse-whole-blocks" 9 Op::BlockSparse, "block_sparse.range" BlockSparse Exact
+    "sparse-whole-blocks" 9 Op::BlockSparse, "block_sparse.tail" BlockSparse Exact
         "const i64 start = larger(block, window.ks);" => "const i64 start = block;",
         "Starts at the first key of a block, not at that of the window.";
-    "sparse-no-tail" 6 Op::BlockSparse, "block_sparse.unique" BlockSparse Exact
+    "sparse-no-tail" 6 Op::BlockSparse, "block_sparse.range" BlockSparse Exact
         "fill_tail(out, written, blocks * b);" => "",
         "Leaves the columns behind the last key as they were.";
 };
