@@ -28,34 +28,26 @@ impl Scratch {
         })
     }
 
-    /// Room for `bytes`; the contents are lost where it has to grow.
+    /// `bytes` of memory, grown where it has to be, with `word` in every word of it, in the order of
+    /// the stream. What lies behind them is left alone: once grown for a large run, memory would
+    /// take longer to fill than most runs take.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn make_room(&mut self, bytes: usize) -> Result<()> {
+    pub fn filled(&mut self, bytes: usize, word: u32) -> Result<DeviceSliceMut<'_, u8>> {
+        let bytes = whole_words(bytes);
         if self.memory.len() < bytes {
             *self = Self::new(&self.stream, bytes)?;
         }
-        Ok(())
-    }
-
-    /// Puts `word` into every word, in the order of the stream.
-    ///
-    /// # Errors
-    /// [`crate::Error::Driver`].
-    pub fn fill(&mut self, word: u32) -> Result<()> {
         let what = "filling the workspace";
         call(what, self.stream.context().bind_to_thread())?;
         let at = DeviceSlice::of(&self.memory, &self.stream).pointer();
-        let words = self.memory.len() / size_of::<u32>();
+        let words = bytes / size_of::<u32>();
         // SAFETY: the memory is this long, and its address a multiple of 256.
         let filled = unsafe { sys::cuMemsetD32Async(at, word, words, self.stream.cu_stream()) };
-        call(what, filled.result())
-    }
-
-    /// All of it.
-    pub fn slice(&mut self) -> DeviceSliceMut<'_, u8> {
-        DeviceSliceMut::of(&mut self.memory, &self.stream)
+        call(what, filled.result())?;
+        // SAFETY: the memory holds so many bytes, and is borrowed as long as the slice.
+        Ok(unsafe { DeviceSliceMut::from_raw(at, bytes) })
     }
 }
 

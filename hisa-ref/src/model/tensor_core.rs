@@ -22,37 +22,81 @@ pub(crate) struct Term {
     fraction_bits: i32,
 }
 
+/// A code as a matrix unit reads it: `significand * 2^(exponent - fraction bits)`.
+#[derive(Debug, Clone, Copy)]
+struct Decoded {
+    significand: i32,
+    exponent: i32,
+}
+
+/// Every code, by its bits. NaN codes hold nothing of use.
+static AS_E4M3: [Decoded; 256] = decoded(Operand::E4M3);
+static AS_F16: [Decoded; 256] = decoded(Operand::F16);
+
+const fn decoded(operand: Operand) -> [Decoded; 256] {
+    let zero = Decoded {
+        significand: 0,
+        exponent: 0,
+    };
+    let (mut all, mut bits) = ([zero; 256], 0);
+    while bits < 256 {
+        all[bits] = operand.decode(E4M3::from_bits(bits as u8));
+        bits += 1;
+    }
+    all
+}
+
 impl Operand {
-    /// Significand, exponent and fraction bits of a code that is not NaN.
-    fn decode(self, code: E4M3) -> (i64, i32, i32) {
+    const fn fraction_bits(self) -> i32 {
+        match self {
+            Self::E4M3 => 3,
+            Self::F16 => 10,
+        }
+    }
+
+    const fn decode(self, code: E4M3) -> Decoded {
+        let bits = code.to_bits();
         match self {
             Self::E4M3 => {
-                let (field, fraction) = (code.to_bits() >> 3 & 15, code.to_bits() & 7);
-                let magnitude = i64::from(fraction | u8::from(field != 0) << 3);
-                let exponent = i32::from(field).max(1) - 7;
-                let negative = code.to_bits() >= 0x80;
-                (if negative { -magnitude } else { magnitude }, exponent, 3)
+                let (field, fraction) = ((bits >> 3 & 15) as i32, (bits & 7) as i32);
+                let normal = field != 0;
+                let magnitude = if normal { fraction + 8 } else { fraction };
+                Decoded {
+                    significand: if bits >= 0x80 { -magnitude } else { magnitude },
+                    exponent: if normal { field - 7 } else { -6 },
+                }
             }
             Self::F16 => {
-                let units = i64::from(code.units());
+                let units = code.units() as i64;
                 let Some(top) = units.unsigned_abs().checked_ilog2() else {
-                    return (0, 0, 10);
+                    return Decoded {
+                        significand: 0,
+                        exponent: 0,
+                    };
                 };
                 // A multiple of 2^(top-3), so ten bits below the top lose nothing.
-                let significand = (units << 10) / (1 << top);
-                (significand, top as i32 - 9, 10)
+                Decoded {
+                    significand: ((units << 10) / (1 << top)) as i32,
+                    exponent: top as i32 - 9,
+                }
             }
         }
     }
 
     /// The exact product of two codes that are not NaN.
     pub(crate) fn product(self, a: E4M3, b: E4M3) -> Term {
-        let (ma, ea, bits) = self.decode(a);
-        let (mb, eb, _) = self.decode(b);
+        let table = match self {
+            Self::E4M3 => &AS_E4M3,
+            Self::F16 => &AS_F16,
+        };
+        let (a, b) = (
+            table[usize::from(a.to_bits())],
+            table[usize::from(b.to_bits())],
+        );
         Term {
-            significand: ma * mb,
-            exponent: ea + eb,
-            fraction_bits: 2 * bits,
+            significand: i64::from(a.significand * b.significand),
+            exponent: a.exponent + b.exponent,
+            fraction_bits: 2 * self.fraction_bits(),
         }
     }
 }
@@ -100,6 +144,9 @@ impl Unit {
 ///
 /// Zero products take no part. A NaN code or a NaN in `c` gives [`DEVICE_NAN`], an infinite `c`
 /// is returned as it is. A sum of zero is `+0.0`.
+///
+/// # Panics
+/// For more than 32 pairs that are not zero.
 #[must_use]
 pub fn step(unit: &Unit, pairs: impl Iterator<Item = (E4M3, E4M3)> + Clone, c: f32) -> f32 {
     if c.is_nan() || pairs.clone().any(|(a, b)| a.is_nan() || b.is_nan()) {
@@ -115,13 +162,47 @@ pub fn step(unit: &Unit, pairs: impl Iterator<Item = (E4M3, E4M3)> + Clone, c: f
         fraction_bits: 23,
     };
     let products = pairs.map(|(a, b)| unit.operand.product(a, b));
-    let terms = products.chain([c]).filter(|term| term.significand != 0);
-    let Some(top) = terms.clone().map(|term| term.exponent).max() else {
+    let mut terms = Terms::new();
+    for term in products.chain([c]).filter(|term| term.significand != 0) {
+        terms.push(term);
+    }
+    let terms = terms.held();
+    let Some(top) = terms.iter().map(|term| term.exponent).max() else {
         return 0.0;
     };
     let grid = top - unit.fraction_bits;
-    let sum = terms.map(|term| term.cut_to(grid)).sum();
+    let sum = terms.iter().map(|term| term.cut_to(grid)).sum();
     cut_to_f32(sum, grid, unit.kept_bits)
+}
+
+/// The terms of a step, looked at twice: a group and the accumulator.
+struct Terms {
+    all: [Term; CHUNK + 1],
+    count: usize,
+}
+
+impl Terms {
+    const fn new() -> Self {
+        let none = Term {
+            significand: 0,
+            exponent: 0,
+            fraction_bits: 0,
+        };
+        Self {
+            all: [none; CHUNK + 1],
+            count: 0,
+        }
+    }
+
+    /// A group has at most [`CHUNK`] products.
+    fn push(&mut self, term: Term) {
+        self.all[self.count] = term;
+        self.count += 1;
+    }
+
+    fn held(&self) -> &[Term] {
+        &self.all[..self.count]
+    }
 }
 
 impl Term {

@@ -52,17 +52,15 @@ pub(super) fn launch(
         }
         Op::BlockSparse => {
             let plan = block_sparse::Plan::new(device, sizes, &job.params, scoring)?;
-            scratch.make_room(plan.workspace_bytes())?;
-            scratch.fill(fill)?;
+            let mut space = scratch.filled(plan.workspace_bytes(), fill)?;
             let mut ids = staged.i32_out(arena, "block_ids")?;
             let out = (&mut ids, &mut indices);
-            plan.run(device, &stream, &input, &mut scratch.slice(), out)?;
+            plan.run(device, &stream, &input, &mut space, out)?;
         }
         _ => {
             let plan = hisa::Plan::new(device, sizes, &job.params, scoring)?;
-            scratch.make_room(plan.workspace_bytes())?;
-            scratch.fill(fill)?;
-            plan.run(device, &stream, &input, &mut scratch.slice(), &mut indices)?;
+            let mut space = scratch.filled(plan.workspace_bytes(), fill)?;
+            plan.run(device, &stream, &input, &mut space, &mut indices)?;
         }
     }
     Ok(())
