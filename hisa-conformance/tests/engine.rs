@@ -214,6 +214,22 @@ fn a_backend_that_breaks_for_good_costs_its_case_and_no_other() {
 }
 
 #[test]
+fn a_backend_that_breaks_among_jobs_run_together_is_charged_to_the_one() {
+    let plan = random("saboteur:lost-together", 80);
+    let (apart, together) = (run(&random("saboteur:lost", 80)), run(&plan));
+    let of = |report: &RunOutcome| {
+        let places = |found: &Finding| (found.source.index, found.check, found.detail.got.clone());
+        let findings = report.summary.findings.iter();
+        findings.map(places).collect::<Vec<_>>()
+    };
+    assert!(of(&apart).len() > 1);
+    assert_eq!(of(&together), of(&apart));
+    assert_eq!(together.summary.tallies, apart.summary.tallies);
+    // Each case takes two workers: one that does not know which job it was, and one that does.
+    assert_eq!(together.deaths, 2 * apart.deaths);
+}
+
+#[test]
 fn a_panic_costs_no_worker() {
     let plan = random("saboteur:panic", 80);
     let report = run(&plan);

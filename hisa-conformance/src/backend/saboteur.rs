@@ -2,7 +2,7 @@
 //! divided by 31 and the job is `token_topk`.
 
 use super::reference::Reference;
-use super::{Backend, Capabilities, Failure, Job, Outputs};
+use super::{Backend, Call, Capabilities, Failure, Job, Outputs};
 use crate::op::Op;
 use hisa_ref::Stage;
 use std::time::Duration;
@@ -23,6 +23,8 @@ enum Way {
     Exit,
     Hang,
     Lost,
+    /// As `Lost`, with jobs that run together.
+    LostTogether,
     Panic,
     Slow,
 }
@@ -45,6 +47,7 @@ impl Saboteur {
             "exit" => ("saboteur:exit", Way::Exit),
             "hang" => ("saboteur:hang", Way::Hang),
             "lost" => ("saboteur:lost", Way::Lost),
+            "lost-together" => ("saboteur:lost-together", Way::LostTogether),
             "panic" => ("saboteur:panic", Way::Panic),
             "slow" => ("saboteur:slow", Way::Slow),
             _ => return None,
@@ -78,7 +81,7 @@ impl Backend for Saboteur {
                 Way::Hang => loop {
                     std::thread::sleep(Duration::from_secs(1));
                 },
-                Way::Lost => {
+                Way::Lost | Way::LostTogether => {
                     self.lost = true;
                     return Err(Failure::Error("lost".to_owned()));
                 }
@@ -87,6 +90,21 @@ impl Backend for Saboteur {
             }
         }
         self.inner.run(job, out)
+    }
+
+    fn gathers(&self) -> bool {
+        self.way == Way::LostTogether
+    }
+
+    fn run_all(&mut self, calls: &mut [Call<'_>]) -> Vec<Result<(), Failure>> {
+        let one = |call: &mut Call<'_>| self.run(&mut call.job, &mut call.out);
+        let results: Vec<_> = calls.iter_mut().map(one).collect();
+        // What was lost on the way cannot be told apart afterwards.
+        let all_lost = || Err(Failure::Error("lost, together".to_owned()));
+        match self.lost {
+            true => calls.iter().map(|_| all_lost()).collect(),
+            false => results,
+        }
     }
 
     fn broken(&self) -> Option<String> {

@@ -143,9 +143,18 @@ impl<'a> Supervisor<'a> {
         let mut child = self.launcher.start(&self.config.announcing())?;
         let request = Request::Batch(case.clone());
         let again = attempt(&mut child, &request, self.launcher.time_limit);
+        let ending = child.ending.take();
         drop(child);
-        let mut piece = match again {
-            Err(Lost { loss, op, .. }) => {
+        let mut piece = match (again, ending) {
+            (Ok(summary), Some(Ending { why, .. })) => {
+                // Now that its jobs ran one by one, the backend has said which of them broke it.
+                answer.deaths += 1;
+                answer.notes.push(why);
+                let (summary, charged) = (summary?, true);
+                answer.pieces.push(Piece { summary, charged });
+                return Ok(());
+            }
+            (Err(Lost { loss, op, .. }), _) => {
                 answer.deaths += 1;
                 let cause = op.is_none().then_some("no job of the backend was running");
                 let op = op.unwrap_or(self.first_op());
@@ -155,7 +164,7 @@ impl<'a> Supervisor<'a> {
                     charged: true,
                 }
             }
-            Ok(summary) => {
+            (Ok(summary), None) => {
                 let mut summary = summary?;
                 let note = format!("{address}: {first}; run again, it came to an end");
                 answer.notes.push(note);
