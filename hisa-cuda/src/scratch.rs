@@ -28,8 +28,8 @@ impl Scratch {
         })
     }
 
-    /// `bytes` of memory, grown where it has to be, with `word` in every word of it, in the order of
-    /// the stream. What lies behind them is left alone: once grown for a large run, memory would
+    /// `bytes` of memory, grown where it has to be, with `word` in every word of it, in the order
+    /// of the stream. What lies behind them is left alone: once grown for a large run, memory would
     /// take longer to fill than most runs take.
     ///
     /// # Errors
