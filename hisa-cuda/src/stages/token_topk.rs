@@ -11,8 +11,8 @@ use cudarc::driver::CudaStream;
 use hisa_ref::params::check_size;
 
 const THREADS: u32 = 512;
-/// Most slots of a row whose ranks are kept in shared memory, and most winners beside them: together
-/// they fit the multiprocessors of every architecture.
+/// Most slots of a row whose ranks are kept in shared memory, and most winners beside them:
+/// together they fit the multiprocessors of every architecture.
 const CACHED_SLOTS_MAX: usize = 8192;
 const CACHED_WINNERS_MAX: usize = 4096;
 
