@@ -66,11 +66,12 @@ impl<'a> Bounds<'a> {
             let tensors = &self.problem.inputs.tensors;
             let known = self.truth.of(Op::Dsa).ok();
             let known = known.and_then(|made| Some(made.f32("flat_scores")?.row(row)));
+            let query = self.row(row);
             let scores = window.keys().map(|key| {
                 let codes = tensors.k.row(key);
                 let exact = known.and_then(|scores| scores.get(key).copied());
                 let scale = tensors.k_scale[key];
-                self.point(row, codes.as_slice().unwrap_or(&[]), scale, exact)
+                self.point(&query, codes.as_slice().unwrap_or(&[]), scale, exact)
             });
             scores.collect()
         })
@@ -86,9 +87,10 @@ impl<'a> Bounds<'a> {
             return Vec::new();
         };
         let known = chain.f32("block_scores").map(|scores| scores.row(row));
+        let query = self.row(row);
         let scores = blocks.map(|block| {
             let exact = known.and_then(|scores| scores.get(block).copied());
-            self.point(row, codes.row(block), scales.body()[block], exact)
+            self.point(&query, codes.row(block), scales.body()[block], exact)
         });
         scores.collect()
     }
@@ -127,18 +129,17 @@ impl<'a> Bounds<'a> {
         })
     }
 
-    fn row(&self, row: usize) -> (Vec<E4M3>, Vec<f32>) {
+    fn row(&self, row: usize) -> Query {
         let tensors = &self.problem.inputs.tensors;
-        let q = tensors.q.index_axis(ndarray::Axis(0), row);
-        (
-            q.iter().copied().collect(),
-            tensors.weights.row(row).to_vec(),
-        )
+        let codes = tensors.q.index_axis(ndarray::Axis(0), row);
+        Query {
+            codes: codes.iter().copied().collect(),
+            weights: tensors.weights.row(row).to_vec(),
+        }
     }
 
-    fn point(&self, row: usize, key: &[E4M3], scale: f32, exact: Option<f32>) -> Score {
-        let (q, weights) = self.row(row);
-        let (q, weights) = (q.as_slice(), weights.as_slice());
+    fn point(&self, query: &Query, key: &[E4M3], scale: f32, exact: Option<f32>) -> Score {
+        let (q, weights) = (query.codes.as_slice(), query.weights.as_slice());
         let exact = exact.unwrap_or_else(|| scalar::score(q, weights, key, scale));
         let Some((dots, sum)) = self.arithmetic else {
             return Score {
@@ -169,7 +170,8 @@ impl<'a> Bounds<'a> {
 
     /// The score of a block of which only ranges are known.
     fn boxed(&self, row: usize, block: &pool::Block) -> Range {
-        let (q, weights) = self.row(row);
+        let query = self.row(row);
+        let (q, weights) = (&query.codes, &query.weights);
         let nan = block.scale == Range::Nan
             || block.codes.contains(&CodeRange::Nan)
             || weights.iter().any(|weight| weight.is_nan())
@@ -188,7 +190,7 @@ impl<'a> Bounds<'a> {
         let (low, high): (Vec<E4M3>, Vec<E4M3>) = ends.into_iter().unzip();
         let same = low.iter().zip(&high).all(|(a, b)| a.units() == b.units());
         if same && least == most {
-            return self.point(row, &low, least, None).range;
+            return self.point(&query, &low, least, None).range;
         }
         let key = KeyBox {
             low: &low,
@@ -196,6 +198,12 @@ impl<'a> Bounds<'a> {
             scale: (least, most),
         };
         let arithmetic = self.arithmetic.as_ref().map(|(dots, sum)| (*dots, sum));
-        score_of_box(&q, &weights, &key, arithmetic)
+        score_of_box(q, weights, &key, arithmetic)
     }
+}
+
+/// A query row: [H, D] codes and [H] weights.
+struct Query {
+    codes: Vec<E4M3>,
+    weights: Vec<f32>,
 }

@@ -86,8 +86,15 @@ struct Partial {
 impl Partial {
     /// Takes one fused step.
     fn step(&mut self, unit: &Unit, step: usize, q: &[E4M3], key: &[E4M3]) {
-        let group = || products(unit, step, q, key);
-        let Some(largest) = group().map(|product| product.exponent).max() else {
+        // Looked at twice; a group has at most CHUNK products.
+        let mut group = [Product::default(); CHUNK];
+        let mut count = 0;
+        for (place, product) in group.iter_mut().zip(products(unit, step, q, key)) {
+            *place = product;
+            count += 1;
+        }
+        let group = &group[..count];
+        let Some(largest) = group.iter().map(|product| product.exponent).max() else {
             return; // only the accumulator, which fits the result by itself
         };
         // The accumulator's exponent is at most that of its bound.
@@ -99,7 +106,7 @@ impl Partial {
         let lost = grid_loss(top - unit.fraction_bits);
         // A product is a multiple of 2^(exponent-6): on the grid from this exponent on.
         let exact_from = top - (unit.fraction_bits - 6);
-        for product in group() {
+        for product in group {
             self.exact += product.value;
             if product.exponent < exact_from {
                 self.error += product.value.unsigned_abs().min(lost);
@@ -107,7 +114,7 @@ impl Partial {
         }
         // The accumulator loses bits only where a product has the largest exponent.
         self.error += self.reach.min(grid_loss(largest - unit.fraction_bits));
-        let sizes = group().map(|product| product.value.unsigned_abs());
+        let sizes = group.iter().map(|product| product.value.unsigned_abs());
         self.reach = (self.reach + sizes.sum::<u64>()).min(self.size());
         self.error += final_cut(self.reach, unit, largest);
     }
@@ -158,7 +165,7 @@ const fn f32_rounding(magnitude: u64) -> u64 {
 }
 
 /// A product that is not zero: its value in units of 2^-18 and its exponent in the unit.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Product {
     value: i64,
     exponent: i32,
