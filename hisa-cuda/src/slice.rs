@@ -1,15 +1,91 @@
-//! Tensors in device memory: a pointer, a length, and how long they live.
+//! Tensors in device memory: a pointer, a length, how long they live, and on which stream.
+//!
+//! # Streams
+//!
+//! A launch returns before its kernel has run. What keeps memory from being freed, moved or written
+//! over meanwhile is that all of this is put on one stream, which does things in turn: cudarc frees
+//! its memory on the stream it was allocated on. So a slice of cudarc's is good for that one stream.
+//! [`DeviceSlice::of`] notes the stream the memory belongs to, and what is launched or copied on
+//! another is refused with [`Error::Stream`]. Memory that is ordered otherwise, by events or by
+//! another library, comes in through `from_raw`, which is unsafe because nobody checks that.
+//!
+//! Not checked is what goes past this crate: cudarc's own copies and fills of a slice on other
+//! streams than its own, in a context without event tracking ([`crate::Device::open`]). Who calls
+//! them waits for the one stream before the other goes on, and before the slice is dropped. The
+//! per-thread default stream counts as one stream here although each thread has its own.
 
 use crate::device::call;
 use crate::error::{Error, Result};
 use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, result, sys::CUdeviceptr};
 use std::marker::PhantomData;
 
+/// A stream, by its context's address and its own: two wrappers of one stream are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamId {
+    context: usize,
+    stream: usize,
+}
+
+impl StreamId {
+    pub(crate) fn of(stream: &CudaStream) -> Self {
+        Self {
+            context: stream.context().cu_ctx().addr(),
+            stream: stream.cu_stream().addr(),
+        }
+    }
+}
+
+/// What orders the accesses to a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Whoever called `from_raw`.
+    Caller,
+    /// One stream.
+    Stream(StreamId),
+    /// It never was a tensor: an arena was asked for what it does not hold.
+    Nothing,
+}
+
+/// The address of a tensor that was measured, for one stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    tensor: &'static str,
+    pub(crate) pointer: CUdeviceptr,
+    order: Order,
+}
+
+impl Address {
+    /// The address, where the tensor may be used on `stream`.
+    ///
+    /// # Errors
+    /// [`Error::Stream`].
+    pub fn on(self, stream: &CudaStream) -> Result<CUdeviceptr> {
+        match self.order {
+            Order::Stream(_) => self.of_stream(StreamId::of(stream)),
+            _ => Ok(self.pointer),
+        }
+    }
+
+    fn of_stream(self, id: StreamId) -> Result<CUdeviceptr> {
+        let tensor = self.tensor;
+        match self.order {
+            Order::Stream(own) if own != id => Err(Error::Stream { tensor }),
+            _ => Ok(self.pointer),
+        }
+    }
+
+    /// What orders the accesses to it and to its parts.
+    pub(crate) const fn order(self) -> Order {
+        self.order
+    }
+}
+
 /// A tensor that kernels read. Row-major; the shape goes with the call that takes it.
 #[derive(Debug)]
 pub struct DeviceSlice<'a, T> {
     pointer: CUdeviceptr,
     len: usize,
+    order: Order,
     life: PhantomData<&'a T>,
 }
 
@@ -18,6 +94,7 @@ pub struct DeviceSlice<'a, T> {
 pub struct DeviceSliceMut<'a, T> {
     pointer: CUdeviceptr,
     len: usize,
+    order: Order,
     life: PhantomData<&'a mut T>,
 }
 
@@ -30,13 +107,15 @@ impl<T> Clone for DeviceSlice<'_, T> {
 impl<T> Copy for DeviceSlice<'_, T> {}
 
 impl<'a, T> DeviceSlice<'a, T> {
-    /// The elements of a slice or view of cudarc's, read on `stream`.
+    /// The elements of a slice or view of cudarc's, read on `stream`. That has to be the stream it
+    /// was allocated on: every use on another is refused (see "Streams" in [`crate::slice`]).
     #[must_use]
     pub fn of(slice: &'a impl DevicePtr<T>, stream: &'a CudaStream) -> Self {
         let (pointer, _) = slice.device_ptr(stream);
         Self {
             pointer,
             len: slice.len(),
+            order: Order::Stream(StreamId::of(slice.stream())),
             life: PhantomData,
         }
     }
@@ -45,12 +124,32 @@ impl<'a, T> DeviceSlice<'a, T> {
     ///
     /// # Safety
     /// They are device memory of the context the kernels run in, and stay so until the work that
-    /// is given this slice has ended.
+    /// is given this slice has ended, on whatever streams that is.
     #[must_use]
     pub const unsafe fn from_raw(pointer: CUdeviceptr, len: usize) -> Self {
+        // SAFETY: the caller's promise is the same.
+        unsafe { Self::ordered(pointer, len, Order::Caller) }
+    }
+
+    /// `len` elements at an address, to be used in the order that is known for them.
+    ///
+    /// # Safety
+    /// As [`Self::from_raw`], on what `order` allows.
+    pub(crate) const unsafe fn ordered(pointer: CUdeviceptr, len: usize, order: Order) -> Self {
         Self {
             pointer,
             len,
+            order,
+            life: PhantomData,
+        }
+    }
+
+    /// What every use of is refused with [`Error::Place`].
+    pub(crate) const fn refused() -> Self {
+        Self {
+            pointer: 0,
+            len: 0,
+            order: Order::Nothing,
             life: PhantomData,
         }
     }
@@ -80,6 +179,18 @@ impl<'a, T> DeviceSlice<'a, T> {
         Self {
             pointer: self.pointer + (start * size_of::<T>()) as u64,
             len: self.len - start,
+            order: self.order,
+            life: PhantomData,
+        }
+    }
+
+    /// The first `len` elements; all where there are fewer.
+    #[must_use]
+    pub const fn first(self, len: usize) -> Self {
+        Self {
+            pointer: self.pointer,
+            len: if len < self.len { len } else { self.len },
+            order: self.order,
             life: PhantomData,
         }
     }
@@ -87,21 +198,30 @@ impl<'a, T> DeviceSlice<'a, T> {
     /// The address, where there are at least `needed` elements.
     ///
     /// # Errors
-    /// [`Error::Length`].
-    pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<CUdeviceptr> {
-        holding(tensor, self.pointer, self.len, needed)
+    /// [`Error::Length`]; [`Error::Place`] for a tensor that its arena does not hold.
+    pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<Address> {
+        let (pointer, order) = (self.pointer, self.order);
+        let address = Address {
+            tensor,
+            pointer,
+            order,
+        };
+        holding(address, self.len, needed)
     }
 }
 
 impl<'a, T> DeviceSliceMut<'a, T> {
-    /// The elements of a slice or view of cudarc's, written on `stream`.
+    /// The elements of a slice or view of cudarc's, written on `stream`, which has to be its own
+    /// as for [`DeviceSlice::of`].
     #[must_use]
     pub fn of(slice: &'a mut impl DevicePtrMut<T>, stream: &'a CudaStream) -> Self {
         let len = slice.len();
+        let order = Order::Stream(StreamId::of(slice.stream()));
         let (pointer, _) = slice.device_ptr_mut(stream);
         Self {
             pointer,
             len,
+            order,
             life: PhantomData,
         }
     }
@@ -112,9 +232,29 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     /// As [`DeviceSlice::from_raw`], and nothing else reads or writes them meanwhile.
     #[must_use]
     pub const unsafe fn from_raw(pointer: CUdeviceptr, len: usize) -> Self {
+        // SAFETY: the caller's promise is the same.
+        unsafe { Self::ordered(pointer, len, Order::Caller) }
+    }
+
+    /// `len` elements at an address, to be used in the order that is known for them.
+    ///
+    /// # Safety
+    /// As [`Self::from_raw`], on what `order` allows.
+    pub(crate) const unsafe fn ordered(pointer: CUdeviceptr, len: usize, order: Order) -> Self {
         Self {
             pointer,
             len,
+            order,
+            life: PhantomData,
+        }
+    }
+
+    /// What every use of is refused with [`Error::Place`].
+    pub(crate) const fn refused() -> Self {
+        Self {
+            pointer: 0,
+            len: 0,
+            order: Order::Nothing,
             life: PhantomData,
         }
     }
@@ -143,6 +283,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         DeviceSliceMut {
             pointer: self.pointer,
             len: self.len,
+            order: self.order,
             life: PhantomData,
         }
     }
@@ -153,6 +294,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         DeviceSlice {
             pointer: self.pointer,
             len: self.len,
+            order: self.order,
             life: PhantomData,
         }
     }
@@ -164,6 +306,18 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         DeviceSliceMut {
             pointer: self.pointer + (start * size_of::<T>()) as u64,
             len: self.len - start,
+            order: self.order,
+            life: PhantomData,
+        }
+    }
+
+    /// The first `len` elements; all where there are fewer.
+    #[must_use]
+    pub const fn first(self, len: usize) -> Self {
+        Self {
+            pointer: self.pointer,
+            len: if len < self.len { len } else { self.len },
+            order: self.order,
             life: PhantomData,
         }
     }
@@ -171,9 +325,11 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     /// Puts a copy of the first elements of `from` here, in the order of the stream.
     ///
     /// # Errors
-    /// [`Error::Length`] where `from` is shorter; [`Error::Driver`].
+    /// [`Error::Length`] where `from` is shorter; [`Error::Stream`], [`Error::Place`];
+    /// [`Error::Driver`].
     pub fn copy_from(&mut self, stream: &CudaStream, from: DeviceSlice<'_, T>) -> Result<()> {
-        let source = from.holding("the source of a copy", self.len)?;
+        let source = from.holding("the source of a copy", self.len)?.on(stream)?;
+        let target = self.holding("the target of a copy", 0)?.on(stream)?;
         if self.len == 0 {
             return Ok(());
         }
@@ -182,25 +338,30 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         let bytes = self.len * size_of::<T>();
         // SAFETY: both ranges hold `len` elements, and the stream orders the copy.
         let copied =
-            unsafe { result::memcpy_dtod_async(self.pointer, source, bytes, stream.cu_stream()) };
+            unsafe { result::memcpy_dtod_async(target, source, bytes, stream.cu_stream()) };
         call(what, copied)
     }
 
     /// The address, where there are at least `needed` elements.
     ///
     /// # Errors
-    /// [`Error::Length`].
-    pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<CUdeviceptr> {
-        holding(tensor, self.pointer, self.len, needed)
+    /// [`Error::Length`]; [`Error::Place`] for a tensor that its arena does not hold.
+    pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<Address> {
+        let (pointer, order) = (self.pointer, self.order);
+        let address = Address {
+            tensor,
+            pointer,
+            order,
+        };
+        holding(address, self.len, needed)
     }
 }
 
-const fn holding(
-    tensor: &'static str,
-    pointer: CUdeviceptr,
-    len: usize,
-    needed: usize,
-) -> Result<CUdeviceptr> {
+const fn holding(address: Address, len: usize, needed: usize) -> Result<Address> {
+    let tensor = address.tensor;
+    if matches!(address.order, Order::Nothing) {
+        return Err(Error::Place { tensor });
+    }
     if len < needed {
         return Err(Error::Length {
             tensor,
@@ -208,7 +369,7 @@ const fn holding(
             needed,
         });
     }
-    Ok(pointer)
+    Ok(address)
 }
 
 #[cfg(test)]
@@ -229,8 +390,66 @@ mod tests {
     fn short_tensors_are_named() {
         // SAFETY: the address is never followed.
         let slice = unsafe { DeviceSlice::<u8>::from_raw(256, 7) };
-        assert_eq!(slice.holding("q", 7), Ok(256));
+        assert_eq!(slice.holding("q", 7).map(|q| q.pointer), Ok(256));
         let error = slice.holding("q", 8).unwrap_err();
         assert_eq!(error.to_string(), "q holds 7 elements; 8 are needed");
+    }
+
+    #[test]
+    fn heads_end_where_the_tensor_does() {
+        // SAFETY: the address is never followed.
+        let mut slice = unsafe { DeviceSliceMut::<f32>::from_raw(256, 7) };
+        let head = slice.reborrow().first(3);
+        assert_eq!((head.pointer(), head.len()), (256, 3));
+        assert_eq!(slice.reborrow().first(8).len(), 7);
+        let part = slice.read().from(2).first(3);
+        assert_eq!((part.pointer(), part.len()), (264, 3));
+        assert_eq!(part.first(8).len(), 3);
+    }
+
+    #[test]
+    fn parts_of_a_tensor_stay_with_its_stream() {
+        let id = |stream| StreamId { context: 1, stream };
+        // SAFETY: the address is never followed.
+        let mut slice = unsafe { DeviceSliceMut::<f32>::ordered(256, 9, Order::Stream(id(5))) };
+        let parts = [
+            slice.holding("q", 9),
+            slice.reborrow().holding("q", 9),
+            slice.from(2).holding("q", 7),
+            slice.reborrow().first(7).holding("q", 7),
+            slice.read().holding("q", 9),
+            slice.read().from(2).holding("q", 7),
+            slice.read().first(7).holding("q", 7),
+        ];
+        for address in parts.map(Result::unwrap) {
+            assert_eq!(address.of_stream(id(5)), Ok(address.pointer));
+            let foreign = address.of_stream(id(6));
+            assert_eq!(foreign, Err(Error::Stream { tensor: "q" }));
+            let other_context = StreamId {
+                context: 2,
+                stream: 5,
+            };
+            assert!(address.of_stream(other_context).is_err());
+        }
+    }
+
+    #[test]
+    fn the_caller_orders_what_came_as_an_address() {
+        // SAFETY: the address is never followed.
+        let slice = unsafe { DeviceSlice::<u8>::from_raw(256, 7) };
+        let id = StreamId {
+            context: 1,
+            stream: 5,
+        };
+        assert_eq!(slice.holding("q", 7).unwrap().of_stream(id), Ok(256));
+    }
+
+    #[test]
+    fn no_tensor_is_refused_even_where_nothing_is_needed() {
+        let nothing = DeviceSlice::<u8>::refused();
+        let error = nothing.from(0).first(0).holding("q", 0).unwrap_err();
+        assert_eq!(error, Error::Place { tensor: "q" });
+        assert_eq!(error.to_string(), "q is no tensor that the arena holds");
+        assert!(DeviceSliceMut::<u8>::refused().holding("q", 0).is_err());
     }
 }
