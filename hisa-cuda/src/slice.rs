@@ -2,83 +2,29 @@
 //!
 //! # Streams
 //!
-//! A launch returns before its kernel has run. What keeps memory from being freed, moved or written
-//! over meanwhile is that all of this is put on one stream, which does things in turn: cudarc frees
-//! its memory on the stream it was allocated on. So a slice of cudarc's is good for that one stream.
-//! [`DeviceSlice::of`] notes the stream the memory belongs to, and what is launched or copied on
-//! another is refused with [`Error::Stream`]. Memory that is ordered otherwise, by events or by
-//! another library, comes in through `from_raw`, which is unsafe because nobody checks that.
+//! A launch returns before its kernel has run. What keeps memory from being freed, moved or
+//! written over meanwhile is that all of this is put on one stream, which does things in turn:
+//! cudarc frees its memory on the stream it was allocated on. So a slice of cudarc's is good for
+//! that one stream. [`DeviceSlice::of`] notes the stream the memory belongs to, and what is
+//! launched or copied on another is refused with [`crate::Error::Stream`]. Memory that is ordered
+//! otherwise, by events or by another library, comes in through `from_raw`, which is unsafe
+//! because nobody checks that.
 //!
 //! Not checked is what goes past this crate: cudarc's own copies and fills of a slice on other
 //! streams than its own, in a context without event tracking ([`crate::Device::open`]). Who calls
 //! them waits for the one stream before the other goes on, and before the slice is dropped. The
 //! per-thread default stream counts as one stream here although each thread has its own.
 
+mod address;
+
 use crate::device::call;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, result, sys::CUdeviceptr};
 use std::marker::PhantomData;
 
-/// A stream, by its context's address and its own: two wrappers of one stream are one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StreamId {
-    context: usize,
-    stream: usize,
-}
-
-impl StreamId {
-    pub(crate) fn of(stream: &CudaStream) -> Self {
-        Self {
-            context: stream.context().cu_ctx().addr(),
-            stream: stream.cu_stream().addr(),
-        }
-    }
-}
-
-/// What orders the accesses to a tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Whoever called `from_raw`.
-    Caller,
-    /// One stream.
-    Stream(StreamId),
-    /// It never was a tensor: an arena was asked for what it does not hold.
-    Nothing,
-}
-
-/// The address of a tensor that was measured, for one stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Address {
-    tensor: &'static str,
-    pub(crate) pointer: CUdeviceptr,
-    order: Order,
-}
-
-impl Address {
-    /// The address, where the tensor may be used on `stream`.
-    ///
-    /// # Errors
-    /// [`Error::Stream`].
-    pub fn on(self, stream: &CudaStream) -> Result<CUdeviceptr> {
-        match self.order {
-            Order::Stream(_) => self.of_stream(StreamId::of(stream)),
-            _ => Ok(self.pointer),
-        }
-    }
-
-    fn of_stream(self, id: StreamId) -> Result<CUdeviceptr> {
-        let tensor = self.tensor;
-        match self.order {
-            Order::Stream(own) if own != id => Err(Error::Stream { tensor }),
-            _ => Ok(self.pointer),
-        }
-    }
-
-    /// What orders the accesses to it and to its parts.
-    pub(crate) const fn order(self) -> Order {
-        self.order
-    }
-}
+pub use address::Address;
+use address::holding;
+pub(crate) use address::{Order, StreamId};
 
 /// A tensor that kernels read. Row-major; the shape goes with the call that takes it.
 #[derive(Debug)]
@@ -144,7 +90,7 @@ impl<'a, T> DeviceSlice<'a, T> {
         }
     }
 
-    /// What every use of is refused with [`Error::Place`].
+    /// What every use of is refused with [`crate::Error::Place`].
     pub(crate) const fn refused() -> Self {
         Self {
             pointer: 0,
@@ -198,14 +144,9 @@ impl<'a, T> DeviceSlice<'a, T> {
     /// The address, where there are at least `needed` elements.
     ///
     /// # Errors
-    /// [`Error::Length`]; [`Error::Place`] for a tensor that its arena does not hold.
+    /// [`crate::Error::Length`]; [`crate::Error::Place`] for a tensor that its arena does not hold.
     pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<Address> {
-        let (pointer, order) = (self.pointer, self.order);
-        let address = Address {
-            tensor,
-            pointer,
-            order,
-        };
+        let address = Address::new(tensor, self.pointer, self.order);
         holding(address, self.len, needed)
     }
 }
@@ -249,7 +190,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         }
     }
 
-    /// What every use of is refused with [`Error::Place`].
+    /// What every use of is refused with [`crate::Error::Place`].
     pub(crate) const fn refused() -> Self {
         Self {
             pointer: 0,
@@ -325,8 +266,8 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     /// Puts a copy of the first elements of `from` here, in the order of the stream.
     ///
     /// # Errors
-    /// [`Error::Length`] where `from` is shorter; [`Error::Stream`], [`Error::Place`];
-    /// [`Error::Driver`].
+    /// [`crate::Error::Length`] where `from` is shorter; [`crate::Error::Stream`], [`crate::Error::Place`];
+    /// [`crate::Error::Driver`].
     pub fn copy_from(&mut self, stream: &CudaStream, from: DeviceSlice<'_, T>) -> Result<()> {
         let source = from.holding("the source of a copy", self.len)?.on(stream)?;
         let target = self.holding("the target of a copy", 0)?.on(stream)?;
@@ -345,36 +286,17 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     /// The address, where there are at least `needed` elements.
     ///
     /// # Errors
-    /// [`Error::Length`]; [`Error::Place`] for a tensor that its arena does not hold.
+    /// [`crate::Error::Length`]; [`crate::Error::Place`] for a tensor that its arena does not hold.
     pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<Address> {
-        let (pointer, order) = (self.pointer, self.order);
-        let address = Address {
-            tensor,
-            pointer,
-            order,
-        };
+        let address = Address::new(tensor, self.pointer, self.order);
         holding(address, self.len, needed)
     }
-}
-
-const fn holding(address: Address, len: usize, needed: usize) -> Result<Address> {
-    let tensor = address.tensor;
-    if matches!(address.order, Order::Nothing) {
-        return Err(Error::Place { tensor });
-    }
-    if len < needed {
-        return Err(Error::Length {
-            tensor,
-            len,
-            needed,
-        });
-    }
-    Ok(address)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     #[test]
     fn tails_move_the_address_by_whole_elements_past_four_gigabytes() {
@@ -409,7 +331,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_tensor_stay_with_its_stream() {
-        let id = |stream| StreamId { context: 1, stream };
+        let id = |stream| StreamId::numbered(1, stream);
         // SAFETY: the address is never followed.
         let mut slice = unsafe { DeviceSliceMut::<f32>::ordered(256, 9, Order::Stream(id(5))) };
         let parts = [
@@ -425,10 +347,7 @@ mod tests {
             assert_eq!(address.of_stream(id(5)), Ok(address.pointer));
             let foreign = address.of_stream(id(6));
             assert_eq!(foreign, Err(Error::Stream { tensor: "q" }));
-            let other_context = StreamId {
-                context: 2,
-                stream: 5,
-            };
+            let other_context = StreamId::numbered(2, 5);
             assert!(address.of_stream(other_context).is_err());
         }
     }
@@ -437,10 +356,7 @@ mod tests {
     fn the_caller_orders_what_came_as_an_address() {
         // SAFETY: the address is never followed.
         let slice = unsafe { DeviceSlice::<u8>::from_raw(256, 7) };
-        let id = StreamId {
-            context: 1,
-            stream: 5,
-        };
+        let id = StreamId::numbered(1, 5);
         assert_eq!(slice.holding("q", 7).unwrap().of_stream(id), Ok(256));
     }
 
