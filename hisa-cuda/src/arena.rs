@@ -3,119 +3,51 @@
 //! A call with ten small tensors costs two copies, not twenty. Both pieces are kept from call to
 //! call and grow when they have to.
 
+mod place;
+
 use crate::device::{Device, allocated, call};
-use crate::error::Result;
-use crate::slice::{DeviceSlice, DeviceSliceMut};
+use crate::error::{Error, Result};
+use crate::slice::{DeviceSlice, DeviceSliceMut, Order, StreamId};
 use cudarc::driver::{CudaSlice, CudaStream, PinnedHostSlice, result};
-use std::marker::PhantomData;
+use place::Layout;
+pub use place::{Place, Plain};
 use std::sync::Arc;
 
-/// Tensors start at multiples of this, so that vector loads see what they see in practice.
-const ALIGNMENT: usize = 256;
 /// Bytes between tensors: NaN as a code and as a float, far out of range as an id.
 const GAP: u8 = 0x7F;
-
-/// Element types without padding or invalid values.
-///
-/// # Safety
-/// Every pattern of bits is a value, and there are no padding bytes.
-pub unsafe trait Plain: Copy {}
-
-// SAFETY: integers and floats are plain.
-unsafe impl Plain for u8 {}
-// SAFETY: as above.
-unsafe impl Plain for u16 {}
-// SAFETY: as above.
-unsafe impl Plain for i32 {}
-// SAFETY: as above.
-unsafe impl Plain for u32 {}
-// SAFETY: as above.
-unsafe impl Plain for f32 {}
-// SAFETY: a transparent byte.
-unsafe impl Plain for hisa_ref::E4M3 {}
-
-/// Where a tensor lies in an [`Arena`].
-#[derive(Debug)]
-pub struct Place<T> {
-    offset: usize,
-    len: usize,
-    element: PhantomData<T>,
-}
-
-impl<T> Clone for Place<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Place<T> {}
-
-impl<T> Place<T> {
-    /// Elements.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// `len` elements from `start` on.
-    #[must_use]
-    pub const fn part(self, start: usize, len: usize) -> Self {
-        Self {
-            offset: self.offset + start * size_of::<T>(),
-            len,
-            element: PhantomData,
-        }
-    }
-
-    /// The same bytes as elements of another type of the same size.
-    #[must_use]
-    pub const fn cast<U>(self) -> Place<U> {
-        const { assert!(size_of::<T>() == size_of::<U>()) };
-        Place {
-            offset: self.offset,
-            len: self.len,
-            element: PhantomData,
-        }
-    }
-}
 
 /// Staging memory of one stream.
 #[derive(Debug)]
 pub struct Arena {
     stream: Arc<CudaStream>,
-    host: Pinned,
-    device: CudaSlice<u8>,
-    used: usize,
-    capacity: usize,
+    /// None after a growth that found no room; the layout has no capacity then.
+    memory: Option<Memory>,
+    layout: Layout,
+    /// A copy may be reading or writing the host's side.
     in_flight: bool,
 }
 
+/// Both sides, of one size.
+#[derive(Debug)]
+struct Memory {
+    host: Pinned,
+    device: CudaSlice<u8>,
+}
+
 impl Arena {
-    /// An arena of `capacity` bytes.
+    /// An arena of `capacity` bytes or more.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`], [`crate::Error::Driver`].
+    /// [`Error::OutOfMemory`], [`Error::Driver`].
     pub fn new(device: &Device, stream: &Arc<CudaStream>, capacity: usize) -> Result<Self> {
-        let capacity = capacity.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
-        let context = device.context();
-        // SAFETY: bytes are written before they are read: `put` fills tensors and gaps.
-        let host = unsafe { context.alloc_pinned_with_flags::<u8>(capacity, 0) };
-        // SAFETY: `upload` fills what kernels read.
-        let twin = unsafe { stream.alloc::<u8>(capacity) };
-        Ok(Self {
-            host: Pinned::of(allocated("pinned host memory", capacity, host)?)?,
-            device: allocated("staged tensors", capacity, twin)?,
+        let mut arena = Self {
             stream: Arc::clone(stream),
-            used: 0,
-            capacity,
+            memory: None,
+            layout: Layout::new(0),
             in_flight: false,
-        })
+        };
+        arena.grow(device, Some(capacity))?;
+        Ok(arena)
     }
 
     /// The stream copies and kernels go to.
@@ -125,126 +57,208 @@ impl Arena {
     }
 
     /// Forgets all tensors and makes room for others of `bytes` in all, plus their alignment.
+    /// Places of before are refused from now on.
     ///
     /// # Errors
-    /// As [`Self::new`], where it has to grow.
+    /// As [`Self::new`], where it has to grow. It holds nothing then, and can be started again.
     pub fn start(&mut self, device: &Device, bytes: usize, tensors: usize) -> Result<()> {
-        if self.in_flight {
-            // A call that failed half-way may have left a copy that still reads the host's side.
-            self.wait()?;
+        // A call that failed half-way may have left a copy that still reads the host's side.
+        self.settle()?;
+        let needed = place::needed(bytes, tensors);
+        self.layout = Layout::new(self.layout.capacity());
+        if needed.is_none_or(|needed| needed > self.layout.capacity()) {
+            self.grow(device, needed)?;
         }
-        let needed = bytes + tensors * ALIGNMENT;
-        if needed > self.capacity {
-            *self = Self::new(device, &self.stream, needed.next_power_of_two())?;
-        }
-        self.used = 0;
         Ok(())
+    }
+
+    /// Other memory, for `needed` bytes. The old goes first, so that what has not room for both
+    /// has room for the new.
+    fn grow(&mut self, device: &Device, needed: Option<usize>) -> Result<()> {
+        let mut failure = Error::OutOfMemory {
+            what: "staged tensors".to_owned(),
+            bytes: needed,
+        };
+        self.layout = Layout::new(0);
+        self.memory = None;
+        for capacity in needed.into_iter().flat_map(place::sizes) {
+            match Memory::new(device, &self.stream, capacity) {
+                Ok(memory) => {
+                    self.memory = Some(memory);
+                    self.layout = Layout::new(capacity);
+                    return Ok(());
+                }
+                Err(error @ Error::OutOfMemory { .. }) => failure = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failure)
     }
 
     /// Adds a tensor.
     ///
     /// # Errors
-    /// [`crate::Error::Length`] where more is put than [`Self::start`] was told.
+    /// [`Error::Length`] where more is put than [`Self::start`] was told; [`Error::Driver`] where
+    /// it has to wait for a copy and that fails.
     pub fn put<T: Plain>(&mut self, elements: &[T]) -> Result<Place<T>> {
         // SAFETY: plain elements are bytes.
         let bytes = unsafe {
             std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), size_of_val(elements))
         };
         let place = self.reserve::<T>(elements.len())?;
-        self.host.bytes_mut()[place.offset..place.offset + bytes.len()].copy_from_slice(bytes);
+        let range = self.layout.range(place).unwrap_or_default();
+        self.host_mut()[range].copy_from_slice(bytes);
         Ok(place)
     }
 
-    /// Adds a tensor whose contents do not matter; they are what the last call left.
+    /// Adds a tensor whose contents do not matter; they are zeros, or what an earlier call left.
     ///
     /// # Errors
     /// As [`Self::put`].
     pub fn reserve<T: Plain>(&mut self, len: usize) -> Result<Place<T>> {
-        let offset = self.used;
-        let end = offset + len * size_of::<T>();
-        let next = end.next_multiple_of(ALIGNMENT);
-        if next > self.capacity {
-            return Err(crate::Error::Length {
-                tensor: "the arena",
-                len: self.capacity,
-                needed: next,
-            });
-        }
-        self.host.bytes_mut()[end..next].fill(GAP);
-        self.used = next;
-        Ok(Place {
-            offset,
-            len,
-            element: PhantomData,
-        })
+        self.settle()?;
+        let (place, gap) = self.layout.reserve::<T>(len)?;
+        self.host_mut()[gap].fill(GAP);
+        Ok(place)
     }
 
     /// Copies all tensors to the device.
     ///
     /// # Errors
-    /// [`crate::Error::Driver`].
+    /// [`Error::Driver`].
     pub fn upload(&mut self) -> Result<()> {
-        if self.used == 0 {
+        let what = "copying tensors to the device";
+        self.settle()?;
+        call(what, self.stream.context().bind_to_thread())?;
+        let used = self.layout.used();
+        let Some(memory) = self.memory.as_ref().filter(|_| used > 0) else {
             return Ok(());
-        }
-        let to = DeviceSlice::of(&self.device, &self.stream).pointer();
-        let host = self.host.bytes();
+        };
+        let to = memory.device_address(&self.stream);
+        let from = &memory.host.bytes()[..used];
         self.in_flight = true;
-        // SAFETY: both sides hold `used` bytes; the host's side is not written before `wait`.
-        let copied =
-            unsafe { result::memcpy_htod_async(to, &host[..self.used], self.stream.cu_stream()) };
-        call("copying tensors to the device", copied)
+        // SAFETY: both sides hold `used` bytes. The host's side is neither written nor freed
+        // before `settle`, the device's is used and freed in the order of the stream.
+        let copied = unsafe { result::memcpy_htod_async(to, from, self.stream.cu_stream()) };
+        call(what, copied)
     }
 
     /// Copies all tensors back and waits: faults of kernels come up here.
     ///
     /// # Errors
-    /// [`crate::Error::Driver`].
+    /// [`Error::Driver`].
     pub fn download(&mut self) -> Result<()> {
-        if self.used > 0 {
-            let from = DeviceSlice::of(&self.device, &self.stream).pointer();
-            let host = self.host.bytes_mut();
-            // SAFETY: both sides hold `used` bytes, and `wait` follows.
-            let copied = unsafe {
-                let to = &mut host[..self.used];
-                result::memcpy_dtoh_async(to, from, self.stream.cu_stream())
-            };
-            call("copying tensors from the device", copied)?;
+        let what = "copying tensors from the device";
+        // Kernels that read what was uploaded are waited for even where nothing comes back.
+        self.in_flight = true;
+        call(what, self.stream.context().bind_to_thread())?;
+        let used = self.layout.used();
+        let mut copied = Ok(());
+        if let Some(memory) = self.memory.as_mut().filter(|_| used > 0) {
+            let from = memory.device_address(&self.stream);
+            let to = &mut memory.host.bytes_mut()[..used];
+            // SAFETY: both sides hold `used` bytes; the host's side is neither read, written nor
+            // freed before `settle`.
+            copied = unsafe { result::memcpy_dtoh_async(to, from, self.stream.cu_stream()) };
         }
-        self.wait()
+        let settled = self.settle();
+        call(what, copied).and(settled)
     }
 
-    fn wait(&mut self) -> Result<()> {
-        call("waiting for the device", self.stream.synchronize())?;
-        self.in_flight = false;
+    /// Waits for a copy that may be under way.
+    fn settle(&mut self) -> Result<()> {
+        if self.in_flight {
+            call("waiting for the device", self.stream.synchronize())?;
+            self.in_flight = false;
+        }
         Ok(())
+    }
+
+    fn host_mut(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Some(memory) => memory.host.bytes_mut(),
+            None => &mut [],
+        }
     }
 
     /// A tensor after [`Self::download`], or as it was put.
     ///
     /// # Errors
-    /// [`crate::Error::Driver`].
+    /// [`Error::Place`] for a place of another arena, or of before the last [`Self::start`];
+    /// [`Error::Driver`] where a copy is under way and fails.
     pub fn get<T: Plain>(&self, place: Place<T>) -> Result<&[T]> {
-        let bytes = &self.host.bytes()[place.offset..place.offset + place.len * size_of::<T>()];
-        // SAFETY: the place was made for this many plain elements, at a multiple of 256 bytes or,
-        // as a part of such a place, of the element's size.
-        Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), place.len) })
+        let tensor = "the tensor asked for";
+        if self.in_flight {
+            call("waiting for the device", self.stream.synchronize())?;
+        }
+        let range = self.layout.range(place).ok_or(Error::Place { tensor })?;
+        let memory = self.memory.as_ref().ok_or(Error::Place { tensor })?;
+        let bytes = &memory.host.bytes()[range];
+        // SAFETY: these bytes are `len` plain elements, at a multiple of 256 bytes or, as a part
+        // of such a place, of the element's size from there.
+        Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), place.len()) })
     }
 
-    /// The twin of a tensor, for kernels to read.
+    /// The twin of a tensor, for kernels to read on the stream of the arena.
+    ///
+    /// A place of another arena, or of before the last [`Self::start`], gives a slice that every
+    /// use refuses with [`Error::Place`].
     #[must_use]
     pub fn read<T>(&self, place: Place<T>) -> DeviceSlice<'_, T> {
-        let base = DeviceSlice::of(&self.device, &self.stream).pointer();
-        // SAFETY: the place lies in the device memory of the arena, which lives as long.
-        unsafe { DeviceSlice::from_raw(base + place.offset as u64, place.len) }
+        match self.twin(place) {
+            // SAFETY: the place lies in the device memory of the arena, which lives as long and is
+            // freed in the order of the stream.
+            Some((at, order)) => unsafe { DeviceSlice::ordered(at, place.len(), order) },
+            None => DeviceSlice::refused(),
+        }
     }
 
-    /// The twin of a tensor, for kernels to write.
+    /// The twin of a tensor, for kernels to write on the stream of the arena; refused as by
+    /// [`Self::read`].
+    ///
+    /// One kernel must not get places that overlap where it writes one of them: one place twice, or
+    /// a place and its part. That is not checked. Kernels are put on the stream in turn and the
+    /// host sees none of this memory, so what suffers is what the kernel computes, nothing else.
     #[must_use]
     pub fn write<T>(&self, place: Place<T>) -> DeviceSliceMut<'_, T> {
-        let base = DeviceSlice::of(&self.device, &self.stream).pointer();
-        // SAFETY: as above; places do not overlap, and kernels of one stream run in turn.
-        unsafe { DeviceSliceMut::from_raw(base + place.offset as u64, place.len) }
+        match self.twin(place) {
+            // SAFETY: as above. Who else writes the place is the caller's to see to, and what
+            // device memory holds is no matter of safety: every pattern of bits is a value.
+            Some((at, order)) => unsafe { DeviceSliceMut::ordered(at, place.len(), order) },
+            None => DeviceSliceMut::refused(),
+        }
+    }
+
+    fn twin<T>(&self, place: Place<T>) -> Option<(u64, Order)> {
+        let range = self.layout.range(place)?;
+        let base = self.memory.as_ref()?.device_address(&self.stream);
+        let order = Order::Stream(StreamId::of(&self.stream));
+        Some((base + range.start as u64, order))
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if self.settle().is_err() {
+            // Nobody knows what a broken device still does: memory that a copy may use is leaked.
+            std::mem::forget(self.memory.take());
+        }
+    }
+}
+
+impl Memory {
+    fn new(device: &Device, stream: &Arc<CudaStream>, capacity: usize) -> Result<Self> {
+        // SAFETY: `Pinned::of` writes all of it.
+        let host = unsafe { device.context().alloc_pinned_with_flags::<u8>(capacity, 0) };
+        let host = Pinned::of(allocated("pinned host memory", capacity, host)?)?;
+        // SAFETY: what kernels read, `upload` or a kernel before them has written.
+        let twin = unsafe { stream.alloc::<u8>(capacity) };
+        let device = allocated("staged tensors", capacity, twin)?;
+        Ok(Self { host, device })
+    }
+
+    fn device_address(&self, stream: &CudaStream) -> u64 {
+        DeviceSlice::of(&self.device, stream).pointer()
     }
 }
 
@@ -260,18 +274,23 @@ struct Pinned {
 unsafe impl Send for Pinned {}
 
 impl Pinned {
+    /// The memory, with zeros in it: it comes as it is, and bytes that nobody has written are not
+    /// to be read or copied, not even those of a tensor whose contents do not matter.
     fn of(mut memory: PinnedHostSlice<u8>) -> Result<Self> {
         let address = call("finding pinned memory", memory.as_mut_ptr())?;
+        // SAFETY: so many bytes are there, and nobody else has their address yet.
+        unsafe { address.write_bytes(0, memory.len()) };
         Ok(Self { memory, address })
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes are there as long as the memory is, and nobody writes them now.
+        // SAFETY: so many bytes are there as long as the memory is, all of them written by `of` or
+        // later; `Arena` calls this when no copy writes them.
         unsafe { std::slice::from_raw_parts(self.address, self.memory.len()) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and nobody else reads them.
+        // SAFETY: as above, and `Arena` calls this when no copy reads them either.
         unsafe { std::slice::from_raw_parts_mut(self.address, self.memory.len()) }
     }
 }

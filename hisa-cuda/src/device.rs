@@ -47,7 +47,8 @@ impl Device {
     /// The GPU of that number, in its primary context.
     ///
     /// cudarc's event tracking is switched off in this context: it would put events of other
-    /// streams into graphs that are being captured. Streams are ordered by their owner.
+    /// streams into graphs that are being captured. What its owner has to see to instead is said
+    /// in [`crate::slice`], under "Streams".
     ///
     /// # Errors
     /// No driver, a driver or GPU that is too old, no such GPU, no NVRTC.
@@ -57,17 +58,24 @@ impl Device {
 
     /// The same with other kernel sources, one for each of [`Unit::ALL`]: how faults are planted.
     ///
+    /// Sources given here become part of the program, as a C library that is linked does, and who
+    /// gives them answers for what they do. Of its own kernels this crate holds that they stay
+    /// inside their tensors; of these nothing is known, and one that does not may fault, which ends
+    /// the context, or change any memory the device reaches, on some systems the host's too. It is
+    /// no `unsafe fn` because no condition on the values given could be named and checked at the
+    /// call; it is for tests, and never for sources from elsewhere.
+    ///
     /// # Errors
     /// As [`Self::open`].
     pub fn with_sources(ordinal: usize, sources: Vec<Source>) -> Result<Self> {
         driver::probe()?;
-        let devices = call("cuDeviceGetCount", CudaContext::device_count())?;
-        let devices = usize::try_from(devices).unwrap_or(0);
+        let devices = counted(CudaContext::device_count())?;
         if ordinal >= devices {
             return Err(Error::NoDevice { ordinal, devices });
         }
         let context = call("opening the device", CudaContext::new(ordinal))?;
-        // SAFETY: no slice exists yet, and every stream of this crate is ordered by its owner.
+        // SAFETY: this crate refuses memory of another stream (`slice`, "Streams"); who uses
+        // cudarc besides was told to order streams himself.
         unsafe { context.disable_event_tracking() };
         let limits = limits(&context)?;
         Ok(Self {
@@ -85,7 +93,8 @@ impl Device {
         &self.limits
     }
 
-    /// The context, for streams, events and allocations.
+    /// The context, for streams, events and allocations. It does not track events: see "Streams" in
+    /// [`crate::slice`] before memory of one stream is copied, filled or freed on another.
     #[must_use]
     pub const fn context(&self) -> &Arc<CudaContext> {
         &self.context
@@ -98,7 +107,7 @@ impl Device {
     }
 
     /// A stream of one's own. Streams of other libraries are borrowed by
-    /// `context().wrap_borrowed_stream`.
+    /// `context().wrap_borrowed_stream`. Each orders its own memory: see [`crate::slice`].
     ///
     /// # Errors
     /// [`Error::Driver`].
@@ -199,12 +208,17 @@ fn limits(context: &Arc<CudaContext>) -> Result<Limits> {
     })
 }
 
+/// How many devices there are: with a driver and no GPU, `cuInit` already fails.
+fn counted(devices: std::result::Result<i32, DriverError>) -> Result<usize> {
+    match devices {
+        Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => Ok(0),
+        other => call("counting devices", other).map(|count| usize::try_from(count).unwrap_or(0)),
+    }
+}
+
 /// A driver's answer with what was asked.
 pub(crate) fn call<T>(what: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
-    result.map_err(|error| Error::Driver {
-        call: what.to_owned(),
-        reason: error.to_string(),
-    })
+    result.map_err(|error| failed(what, None, error))
 }
 
 /// The answer to a request for memory.
@@ -213,10 +227,43 @@ pub(crate) fn allocated<T>(
     bytes: usize,
     result: std::result::Result<T, DriverError>,
 ) -> Result<T> {
-    match result {
-        Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
-            Err(Error::OutOfMemory { what, bytes })
-        }
-        other => call(what, other),
+    result.map_err(|error| failed(what, Some(bytes), error))
+}
+
+fn failed(what: &str, bytes: Option<usize>, error: DriverError) -> Error {
+    let what = what.to_owned();
+    match error {
+        DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => Error::OutOfMemory { what, bytes },
+        _ => Error::Driver {
+            call: what,
+            reason: error.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_without_a_gpu_sees_no_devices() {
+        assert_eq!(counted(Ok(2)), Ok(2));
+        assert_eq!(
+            counted(Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE))),
+            Ok(0)
+        );
+    }
+
+    #[test]
+    fn no_room_is_told_apart_from_other_failures() {
+        let full = DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        let error = allocated::<()>("the workspace", 640, Err(full)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "out of memory: the workspace needs 640 bytes"
+        );
+        let error = call::<()>("launching block_pool", Err(full)).unwrap_err();
+        assert_eq!(error.to_string(), "out of memory: launching block_pool");
+        assert!(matches!(error, Error::OutOfMemory { bytes: None, .. }));
     }
 }

@@ -16,8 +16,18 @@ pub enum Error {
         /// Names that were tried.
         searched: Vec<String>,
     },
+    /// The driver is older than the kernels' compiler.
+    #[error("the CUDA driver {library} is of CUDA {major}.{minor}; 12.4 or later is needed")]
+    DriverTooOld {
+        /// The library.
+        library: String,
+        /// Of the CUDA version it says it is of.
+        major: u32,
+        /// Of that version.
+        minor: u32,
+    },
     /// The driver library lacks a function this crate calls.
-    #[error("the CUDA driver {library} has no {symbol}: it is older than CUDA 12.4")]
+    #[error("the CUDA driver {library} has no {symbol}")]
     DriverSymbol {
         /// The missing function.
         symbol: &'static str,
@@ -114,13 +124,13 @@ pub enum Error {
         /// What it returned.
         reason: String,
     },
-    /// The device has no room.
-    #[error("out of device memory: {what} needs {bytes} bytes")]
+    /// The device has no room, or the host none that the device can reach.
+    #[error("out of memory: {what}{}", needs(.bytes))]
     OutOfMemory {
-        /// What was to be allocated.
-        what: &'static str,
-        /// Its size.
-        bytes: usize,
+        /// What was to be allocated, or the call that found no room for something of the driver's.
+        what: String,
+        /// The size of what was to be allocated.
+        bytes: Option<usize>,
     },
     /// A call of the driver failed. Faults of kernels come up here, in the first call that waits.
     #[error("{call} failed: {reason}")]
@@ -150,9 +160,25 @@ pub enum Error {
         /// Elements its shape has.
         needed: usize,
     },
+    /// A tensor was given to a stream that does not order its accesses.
+    #[error("{tensor} belongs to another stream than the one it is used on")]
+    Stream {
+        /// The argument.
+        tensor: &'static str,
+    },
+    /// A place that the arena has forgotten, or never had.
+    #[error("{tensor} is no tensor that the arena holds")]
+    Place {
+        /// The argument.
+        tensor: &'static str,
+    },
     /// The input is refused, as the reference refuses it.
     #[error(transparent)]
     Input(#[from] hisa_ref::Error),
+}
+
+fn needs(bytes: &Option<usize>) -> String {
+    bytes.map_or_else(String::new, |bytes| format!(" needs {bytes} bytes"))
 }
 
 /// The first names, and how many there are besides.

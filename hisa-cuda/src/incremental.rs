@@ -3,13 +3,13 @@
 //! The caller who keeps keys in a cache of his own calls [`update`]; [`PooledCache`] is the whole
 //! of it. Both pool only the blocks that a change touches.
 
-use crate::device::{Device, allocated, call};
+use crate::device::{Device, allocated};
 use crate::error::{Error, Result};
 use crate::kernel::Unit;
 use crate::shape::{HEAD_DIM_MAX, at_most};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::stages::{KeySlices, block_pool};
-use cudarc::driver::{CudaSlice, CudaStream, result};
+use cudarc::driver::{CudaSlice, CudaStream};
 use hisa_ref::error::ParamError;
 use hisa_ref::params::{INDEX_MAX, block_count, check_size};
 use std::sync::Arc;
@@ -30,9 +30,11 @@ pub fn update(
 }
 
 /// Raw keys and their pooled blocks in device memory, kept in step under append, overwrite and
-/// roll-back. Memory is taken once, for `capacity` keys.
+/// roll-back. Memory is taken once, for `capacity` keys, on one stream; all that is done with the
+/// cache goes to that stream.
 #[derive(Debug)]
 pub struct PooledCache {
+    stream: Arc<CudaStream>,
     block_size: usize,
     head_dim: usize,
     capacity: usize,
@@ -44,7 +46,7 @@ pub struct PooledCache {
 }
 
 impl PooledCache {
-    /// An empty cache.
+    /// An empty cache on `stream`.
     ///
     /// # Errors
     /// [`Error::Unsupported`], [`Error::Input`] for sizes, [`Error::OutOfMemory`].
@@ -65,6 +67,7 @@ impl PooledCache {
             scales: zeros(stream, capacity)?,
             pooled_k: zeros(stream, blocks * head_dim)?,
             pooled_scale: zeros(stream, blocks)?,
+            stream: Arc::clone(stream),
         })
     }
 
@@ -90,6 +93,12 @@ impl PooledCache {
         Ok(fits)
     }
 
+    /// The stream of the cache.
+    #[must_use]
+    pub const fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
     /// Number of keys held.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -105,15 +114,10 @@ impl PooledCache {
     /// Appends `count` keys; the tail block is pooled again.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] past the capacity, [`Error::Length`]; nothing has changed then.
-    pub fn append(
-        &mut self,
-        device: &Device,
-        stream: &CudaStream,
-        keys: KeySlices<'_>,
-        count: usize,
-    ) -> Result<()> {
-        self.write(device, stream, self.len, (keys, count))
+    /// [`Error::Unsupported`] past the capacity, [`Error::Length`], [`Error::Stream`] for keys of
+    /// another stream; nothing has changed then.
+    pub fn append(&mut self, device: &Device, keys: KeySlices<'_>, count: usize) -> Result<()> {
+        self.write(device, self.len, (keys, count))
     }
 
     /// Writes `count` keys at `position` and onward, over held ones and past the end, and pools
@@ -124,49 +128,51 @@ impl PooledCache {
     pub fn write(
         &mut self,
         device: &Device,
-        stream: &CudaStream,
         position: usize,
         (keys, count): (KeySlices<'_>, usize),
     ) -> Result<()> {
         self.at_end_or_before("write position", position)?;
         let end = position.saturating_add(count);
         at_most("keys of the cache", end, self.capacity)?;
-        let d = self.head_dim;
-        let codes = keys.codes.holding("k", count * d)?;
-        let scales = keys.scales.holding("k_scale", count)?;
-        let to = DeviceSlice::of(&self.codes, stream).from(position * d);
-        copy(stream, to.pointer(), codes, count * d)?;
-        let to = DeviceSlice::of(&self.scales, stream).from(position);
-        copy(stream, to.pointer(), scales, count * size_of::<f32>())?;
+        let (stream, d) = (&*self.stream, self.head_dim);
+        keys.codes.holding("k", count * d)?.on(stream)?;
+        keys.scales.holding("k_scale", count)?.on(stream)?;
+        let mut rest = DeviceSliceMut::of(&mut self.codes, stream);
+        let mut codes = rest.from(position * d).first(count * d);
+        codes.copy_from(stream, keys.codes)?;
+        let mut rest = DeviceSliceMut::of(&mut self.scales, stream);
+        let mut scales = rest.from(position).first(count);
+        scales.copy_from(stream, keys.scales)?;
         self.len = self.len.max(end);
-        self.pool(device, stream, position)
+        self.pool(device, position)
     }
 
     /// Rolls back to the first `len` keys; the block that becomes the tail is pooled again.
     ///
     /// # Errors
     /// [`Error::Input`] where fewer keys are held; nothing has changed then.
-    pub fn truncate(&mut self, device: &Device, stream: &CudaStream, len: usize) -> Result<()> {
+    pub fn truncate(&mut self, device: &Device, len: usize) -> Result<()> {
         self.at_end_or_before("roll-back length", len)?;
         self.len = len;
-        self.pool(device, stream, len)
+        self.pool(device, len)
     }
 
     /// The raw keys, [`Self::len`] of them.
     #[must_use]
-    pub fn keys<'a>(&'a self, stream: &'a CudaStream) -> KeySlices<'a> {
+    pub fn keys(&self) -> KeySlices<'_> {
         KeySlices {
-            codes: DeviceSlice::of(&self.codes, stream),
-            scales: DeviceSlice::of(&self.scales, stream),
+            codes: DeviceSlice::of(&self.codes, &self.stream).first(self.len * self.head_dim),
+            scales: DeviceSlice::of(&self.scales, &self.stream).first(self.len),
         }
     }
 
-    /// The pooled blocks of all held keys.
+    /// The pooled blocks of all held keys, and no more.
     #[must_use]
-    pub fn pooled<'a>(&'a self, stream: &'a CudaStream) -> KeySlices<'a> {
+    pub fn pooled(&self) -> KeySlices<'_> {
+        let blocks = block_count(self.len, self.block_size);
         KeySlices {
-            codes: DeviceSlice::of(&self.pooled_k, stream),
-            scales: DeviceSlice::of(&self.pooled_scale, stream),
+            codes: DeviceSlice::of(&self.pooled_k, &self.stream).first(blocks * self.head_dim),
+            scales: DeviceSlice::of(&self.pooled_scale, &self.stream).first(blocks),
         }
     }
 
@@ -184,7 +190,8 @@ impl PooledCache {
         ))
     }
 
-    fn pool(&mut self, device: &Device, stream: &CudaStream, changed: usize) -> Result<()> {
+    fn pool(&mut self, device: &Device, changed: usize) -> Result<()> {
+        let stream = &*self.stream;
         let args = block_pool::Args {
             keys: KeySlices {
                 codes: DeviceSlice::of(&self.codes, stream),
@@ -218,13 +225,4 @@ where
 {
     let bytes = len * size_of::<T>();
     allocated("the pooled cache", bytes, stream.alloc_zeros(len.max(1)))
-}
-
-fn copy(stream: &CudaStream, to: u64, from: u64, bytes: usize) -> Result<()> {
-    if bytes == 0 {
-        return Ok(());
-    }
-    // SAFETY: both ranges were measured by the callers, and the stream orders the copy.
-    let copied = unsafe { result::memcpy_dtod_async(to, from, bytes, stream.cu_stream()) };
-    call("copying keys into the cache", copied)
 }

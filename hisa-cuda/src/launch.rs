@@ -6,6 +6,7 @@
 use crate::device::{Device, Limits, call};
 use crate::error::Result;
 use crate::kernel::Unit;
+use crate::slice::Address;
 use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 
 /// Most blocks of threads in y.
@@ -73,8 +74,8 @@ impl Grid {
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arg {
-    /// An address.
-    Pointer(u64),
+    /// A tensor.
+    Pointer(Address),
     /// A count of rows, keys or columns.
     Size(i64),
     /// A number that fits 32 bits, or a flag.
@@ -94,7 +95,8 @@ pub(crate) const fn small(value: usize) -> Arg {
 /// Puts the kernel `entry` on the stream; nothing where there are no rows.
 ///
 /// # Errors
-/// [`crate::Error::Compile`], [`crate::Error::Driver`].
+/// [`crate::Error::Stream`] for a tensor of another stream; [`crate::Error::Compile`],
+/// [`crate::Error::Driver`].
 pub(crate) fn launch(
     device: &Device,
     stream: &CudaStream,
@@ -105,11 +107,16 @@ pub(crate) fn launch(
     if grid.rows == 0 {
         return Ok(());
     }
+    for arg in args {
+        if let Arg::Pointer(address) = arg {
+            address.on(stream)?;
+        }
+    }
     let function = device.function(unit, entry)?;
     let mut builder = stream.launch_builder(&function);
     for arg in args {
         match arg {
-            Arg::Pointer(value) => builder.arg(value),
+            Arg::Pointer(address) => builder.arg(&address.pointer),
             Arg::Size(value) => builder.arg(value),
             Arg::Small(value) => builder.arg(value),
         };

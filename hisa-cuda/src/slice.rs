@@ -1,15 +1,37 @@
-//! Tensors in device memory: a pointer, a length, and how long they live.
+//! Tensors in device memory: a pointer, a length, how long they live, and on which stream.
+//!
+//! # Streams
+//!
+//! A launch returns before its kernel has run. What keeps memory from being freed, moved or
+//! written over meanwhile is that all of this is put on one stream, which does things in turn:
+//! cudarc frees its memory on the stream it was allocated on. So a slice of cudarc's is good for
+//! that one stream. [`DeviceSlice::of`] notes the stream the memory belongs to, and what is
+//! launched or copied on another is refused with [`crate::Error::Stream`]. Memory that is ordered
+//! otherwise, by events or by another library, comes in through `from_raw`, which is unsafe
+//! because nobody checks that.
+//!
+//! Not checked is what goes past this crate: cudarc's own copies and fills of a slice on other
+//! streams than its own, in a context without event tracking ([`crate::Device::open`]). Who calls
+//! them waits for the one stream before the other goes on, and before the slice is dropped. The
+//! per-thread default stream counts as one stream here although each thread has its own.
+
+mod address;
 
 use crate::device::call;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, result, sys::CUdeviceptr};
 use std::marker::PhantomData;
+
+pub use address::Address;
+use address::holding;
+pub(crate) use address::{Order, StreamId};
 
 /// A tensor that kernels read. Row-major; the shape goes with the call that takes it.
 #[derive(Debug)]
 pub struct DeviceSlice<'a, T> {
     pointer: CUdeviceptr,
     len: usize,
+    order: Order,
     life: PhantomData<&'a T>,
 }
 
@@ -18,6 +40,7 @@ pub struct DeviceSlice<'a, T> {
 pub struct DeviceSliceMut<'a, T> {
     pointer: CUdeviceptr,
     len: usize,
+    order: Order,
     life: PhantomData<&'a mut T>,
 }
 
@@ -30,13 +53,15 @@ impl<T> Clone for DeviceSlice<'_, T> {
 impl<T> Copy for DeviceSlice<'_, T> {}
 
 impl<'a, T> DeviceSlice<'a, T> {
-    /// The elements of a slice or view of cudarc's, read on `stream`.
+    /// The elements of a slice or view of cudarc's, read on `stream`. That has to be the stream it
+    /// was allocated on: every use on another is refused (see "Streams" in [`crate::slice`]).
     #[must_use]
     pub fn of(slice: &'a impl DevicePtr<T>, stream: &'a CudaStream) -> Self {
         let (pointer, _) = slice.device_ptr(stream);
         Self {
             pointer,
             len: slice.len(),
+            order: Order::Stream(StreamId::of(slice.stream())),
             life: PhantomData,
         }
     }
@@ -45,12 +70,32 @@ impl<'a, T> DeviceSlice<'a, T> {
     ///
     /// # Safety
     /// They are device memory of the context the kernels run in, and stay so until the work that
-    /// is given this slice has ended.
+    /// is given this slice has ended, on whatever streams that is.
     #[must_use]
     pub const unsafe fn from_raw(pointer: CUdeviceptr, len: usize) -> Self {
+        // SAFETY: the caller's promise is the same.
+        unsafe { Self::ordered(pointer, len, Order::Caller) }
+    }
+
+    /// `len` elements at an address, to be used in the order that is known for them.
+    ///
+    /// # Safety
+    /// As [`Self::from_raw`], on what `order` allows.
+    pub(crate) const unsafe fn ordered(pointer: CUdeviceptr, len: usize, order: Order) -> Self {
         Self {
             pointer,
             len,
+            order,
+            life: PhantomData,
+        }
+    }
+
+    /// What every use of is refused with [`crate::Error::Place`].
+    pub(crate) const fn refused() -> Self {
+        Self {
+            pointer: 0,
+            len: 0,
+            order: Order::Nothing,
             life: PhantomData,
         }
     }
@@ -80,6 +125,18 @@ impl<'a, T> DeviceSlice<'a, T> {
         Self {
             pointer: self.pointer + (start * size_of::<T>()) as u64,
             len: self.len - start,
+            order: self.order,
+            life: PhantomData,
+        }
+    }
+
+    /// The first `len` elements; all where there are fewer.
+    #[must_use]
+    pub const fn first(self, len: usize) -> Self {
+        Self {
+            pointer: self.pointer,
+            len: if len < self.len { len } else { self.len },
+            order: self.order,
             life: PhantomData,
         }
     }
@@ -87,21 +144,25 @@ impl<'a, T> DeviceSlice<'a, T> {
     /// The address, where there are at least `needed` elements.
     ///
     /// # Errors
-    /// [`Error::Length`].
-    pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<CUdeviceptr> {
-        holding(tensor, self.pointer, self.len, needed)
+    /// [`crate::Error::Length`]; [`crate::Error::Place`] for a tensor that its arena does not hold.
+    pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<Address> {
+        let address = Address::new(tensor, self.pointer, self.order);
+        holding(address, self.len, needed)
     }
 }
 
 impl<'a, T> DeviceSliceMut<'a, T> {
-    /// The elements of a slice or view of cudarc's, written on `stream`.
+    /// The elements of a slice or view of cudarc's, written on `stream`, which has to be its own
+    /// as for [`DeviceSlice::of`].
     #[must_use]
     pub fn of(slice: &'a mut impl DevicePtrMut<T>, stream: &'a CudaStream) -> Self {
         let len = slice.len();
+        let order = Order::Stream(StreamId::of(slice.stream()));
         let (pointer, _) = slice.device_ptr_mut(stream);
         Self {
             pointer,
             len,
+            order,
             life: PhantomData,
         }
     }
@@ -112,9 +173,29 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     /// As [`DeviceSlice::from_raw`], and nothing else reads or writes them meanwhile.
     #[must_use]
     pub const unsafe fn from_raw(pointer: CUdeviceptr, len: usize) -> Self {
+        // SAFETY: the caller's promise is the same.
+        unsafe { Self::ordered(pointer, len, Order::Caller) }
+    }
+
+    /// `len` elements at an address, to be used in the order that is known for them.
+    ///
+    /// # Safety
+    /// As [`Self::from_raw`], on what `order` allows.
+    pub(crate) const unsafe fn ordered(pointer: CUdeviceptr, len: usize, order: Order) -> Self {
         Self {
             pointer,
             len,
+            order,
+            life: PhantomData,
+        }
+    }
+
+    /// What every use of is refused with [`crate::Error::Place`].
+    pub(crate) const fn refused() -> Self {
+        Self {
+            pointer: 0,
+            len: 0,
+            order: Order::Nothing,
             life: PhantomData,
         }
     }
@@ -143,6 +224,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         DeviceSliceMut {
             pointer: self.pointer,
             len: self.len,
+            order: self.order,
             life: PhantomData,
         }
     }
@@ -153,6 +235,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         DeviceSlice {
             pointer: self.pointer,
             len: self.len,
+            order: self.order,
             life: PhantomData,
         }
     }
@@ -164,6 +247,18 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         DeviceSliceMut {
             pointer: self.pointer + (start * size_of::<T>()) as u64,
             len: self.len - start,
+            order: self.order,
+            life: PhantomData,
+        }
+    }
+
+    /// The first `len` elements; all where there are fewer.
+    #[must_use]
+    pub const fn first(self, len: usize) -> Self {
+        Self {
+            pointer: self.pointer,
+            len: if len < self.len { len } else { self.len },
+            order: self.order,
             life: PhantomData,
         }
     }
@@ -171,9 +266,11 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     /// Puts a copy of the first elements of `from` here, in the order of the stream.
     ///
     /// # Errors
-    /// [`Error::Length`] where `from` is shorter; [`Error::Driver`].
+    /// [`crate::Error::Length`] where `from` is shorter; [`crate::Error::Stream`],
+    /// [`crate::Error::Place`]; [`crate::Error::Driver`].
     pub fn copy_from(&mut self, stream: &CudaStream, from: DeviceSlice<'_, T>) -> Result<()> {
-        let source = from.holding("the source of a copy", self.len)?;
+        let source = from.holding("the source of a copy", self.len)?.on(stream)?;
+        let target = self.holding("the target of a copy", 0)?.on(stream)?;
         if self.len == 0 {
             return Ok(());
         }
@@ -182,55 +279,19 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         let bytes = self.len * size_of::<T>();
         // SAFETY: both ranges hold `len` elements, and the stream orders the copy.
         let copied =
-            unsafe { result::memcpy_dtod_async(self.pointer, source, bytes, stream.cu_stream()) };
+            unsafe { result::memcpy_dtod_async(target, source, bytes, stream.cu_stream()) };
         call(what, copied)
     }
 
     /// The address, where there are at least `needed` elements.
     ///
     /// # Errors
-    /// [`Error::Length`].
-    pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<CUdeviceptr> {
-        holding(tensor, self.pointer, self.len, needed)
+    /// [`crate::Error::Length`]; [`crate::Error::Place`] for a tensor that its arena does not hold.
+    pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<Address> {
+        let address = Address::new(tensor, self.pointer, self.order);
+        holding(address, self.len, needed)
     }
-}
-
-const fn holding(
-    tensor: &'static str,
-    pointer: CUdeviceptr,
-    len: usize,
-    needed: usize,
-) -> Result<CUdeviceptr> {
-    if len < needed {
-        return Err(Error::Length {
-            tensor,
-            len,
-            needed,
-        });
-    }
-    Ok(pointer)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tails_move_the_address_by_whole_elements_past_four_gigabytes() {
-        // SAFETY: the address is never followed.
-        let slice = unsafe { DeviceSlice::<f32>::from_raw(1 << 40, 3 << 31) };
-        let tail = slice.from(1 << 31);
-        assert_eq!(tail.pointer(), (1 << 40) + (1 << 33));
-        assert_eq!(tail.len(), 2 << 31);
-        assert_eq!(slice.from(usize::MAX).len(), 0);
-    }
-
-    #[test]
-    fn short_tensors_are_named() {
-        // SAFETY: the address is never followed.
-        let slice = unsafe { DeviceSlice::<u8>::from_raw(256, 7) };
-        assert_eq!(slice.holding("q", 7), Ok(256));
-        let error = slice.holding("q", 8).unwrap_err();
-        assert_eq!(error.to_string(), "q holds 7 elements; 8 are needed");
-    }
-}
+mod tests;

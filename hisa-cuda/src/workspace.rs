@@ -1,7 +1,7 @@
 //! Workspaces: one piece of device memory the caller owns, cut into the tensors of a run.
 
 use crate::error::{Error, Result};
-use crate::slice::DeviceSliceMut;
+use crate::slice::{DeviceSliceMut, Order};
 use std::marker::PhantomData;
 
 /// Tensors start at multiples of this.
@@ -31,6 +31,7 @@ pub(crate) struct Parts<'a> {
     pointer: u64,
     left: usize,
     needed: usize,
+    order: Order,
     life: PhantomData<&'a mut u8>,
 }
 
@@ -40,13 +41,15 @@ impl<'a> Parts<'a> {
     /// # Errors
     /// [`Error::Length`] where it is smaller.
     pub(crate) fn of(workspace: &'a mut DeviceSliceMut<'_, u8>, needed: usize) -> Result<Self> {
-        let pointer = workspace.holding("workspace", needed)?;
+        let workspace_at = workspace.holding("workspace", needed)?;
+        let (pointer, order) = (workspace_at.pointer, workspace_at.order());
         let aligned = pointer.next_multiple_of(ALIGNMENT as u64);
         let lost = (aligned - pointer) as usize;
         Ok(Self {
             pointer: aligned,
             left: workspace.len().saturating_sub(lost),
             needed,
+            order,
             life: PhantomData,
         })
     }
@@ -65,7 +68,7 @@ impl<'a> Parts<'a> {
             });
         }
         // SAFETY: these bytes belong to the workspace, and no other part covers them.
-        let part = unsafe { DeviceSliceMut::from_raw(self.pointer, len) };
+        let part = unsafe { DeviceSliceMut::ordered(self.pointer, len, self.order) };
         self.pointer += bytes as u64;
         self.left -= bytes;
         Ok(part)

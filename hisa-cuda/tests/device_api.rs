@@ -293,7 +293,7 @@ fn a_cache_in_steps_holds_what_the_reference_holds() {
     for _ in 0..60 {
         let position = numbers.below(cache.len() + 1);
         if numbers.below(4) == 0 {
-            cache.truncate(device, &stream, position).unwrap();
+            cache.truncate(device, position).unwrap();
             expected.truncate(position).unwrap();
         }
         let other = numbers.below(cache.len() + 1);
@@ -314,9 +314,7 @@ fn a_cache_in_steps_holds_what_the_reference_holds() {
             codes: DeviceSlice::of(&codes, &stream),
             scales: DeviceSlice::of(&scales, &stream),
         };
-        cache
-            .write(device, &stream, position, (keys, count))
-            .unwrap();
+        cache.write(device, position, (keys, count)).unwrap();
         expected
             .write(
                 position,
@@ -324,10 +322,10 @@ fn a_cache_in_steps_holds_what_the_reference_holds() {
             )
             .unwrap();
         let pooled = expected.pooled();
-        let got = download(&stream, cache.pooled(&stream).codes, pooled.codes.len());
+        let got = download(&stream, cache.pooled().codes, pooled.codes.len());
         assert_eq!(got, bits(pooled.codes.as_slice().unwrap()));
     }
-    assert!(cache.write(device, &stream, n, (cache_keys(), 1)).is_err());
+    assert!(cache.write(device, n, (cache_keys(), 1)).is_err());
 }
 
 /// Keys that a refused call never reads.

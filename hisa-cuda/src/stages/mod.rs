@@ -1,7 +1,8 @@
 //! The eight stages, in order, each with what its kernel is given.
 //!
 //! Every `launch` checks sizes and lengths, puts one kernel on the stream and returns: it neither
-//! allocates device memory nor waits. What depends on values is the caller's to check, as the
+//! allocates device memory nor waits. Tensors of another stream are refused ([`crate::slice`],
+//! "Streams"). What depends on values is the caller's to check, as the
 //! types of `hisa_ref` do; kernels read and write inside the given tensors whatever they hold.
 
 pub mod block_mask;
@@ -15,7 +16,7 @@ pub mod token_topk;
 
 use crate::error::Result;
 use crate::shape::Sizes;
-use crate::slice::DeviceSlice;
+use crate::slice::{Address, DeviceSlice};
 
 /// `ks` and `ke` of every row (SPEC W).
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +41,7 @@ impl<'a> WindowSlices<'a> {
     ///
     /// # Errors
     /// [`crate::Error::Length`].
-    pub(crate) fn holding(&self, rows: usize) -> Result<(u64, u64)> {
+    pub(crate) fn holding(&self, rows: usize) -> Result<(Address, Address)> {
         Ok((self.ks.holding("ks", rows)?, self.ke.holding("ke", rows)?))
     }
 }
@@ -73,7 +74,7 @@ impl QuerySlices<'_> {
         }
     }
 
-    pub(crate) fn holding(&self, sizes: &Sizes) -> Result<(u64, u64)> {
+    pub(crate) fn holding(&self, sizes: &Sizes) -> Result<(Address, Address)> {
         let q = self.q.holding("q", sizes.query_codes())?;
         Ok((q, self.weights.holding("weights", sizes.weights())?))
     }
@@ -94,7 +95,7 @@ impl KeySlices<'_> {
         (codes, scales): (&'static str, &'static str),
         len: usize,
         head_dim: usize,
-    ) -> Result<(u64, u64)> {
+    ) -> Result<(Address, Address)> {
         let codes = self.codes.holding(codes, len * head_dim)?;
         Ok((codes, self.scales.holding(scales, len)?))
     }

@@ -82,10 +82,10 @@ pub(super) fn append(gpu: &mut Gpu, staged: &Staged, job: &Job<'_>) -> Result<()
         *cache = PooledCache::new(device, &stream, sizes, job.n)?;
     }
     for piece in &staged.pieces {
-        cache.truncate(device, &stream, piece.from)?;
-        cache.append(device, &stream, piece.keys(arena), piece.count)?;
+        cache.truncate(device, piece.from)?;
+        cache.append(device, piece.keys(arena)?, piece.count)?;
     }
-    let pooled = cache.pooled(&stream);
+    let pooled = cache.pooled();
     let mut codes = staged.codes_out(arena, "pooled_k")?;
     codes.copy_from(&stream, pooled.codes)?;
     let mut scales = staged.f32_out(arena, "pooled_scale")?;

@@ -3,6 +3,7 @@
 use crate::backend::{Buffer, Failure, Job, MARGIN, Outputs};
 use crate::problem::steps;
 use hisa_cuda::arena::{Arena, Place};
+use hisa_cuda::stages::KeySlices;
 use hisa_cuda::{Device, DeviceSlice, DeviceSliceMut};
 use hisa_ref::E4M3;
 
@@ -116,7 +117,7 @@ impl Staged {
         name: &str,
     ) -> Result<DeviceSlice<'a, u8>, Failure> {
         match find(&self.inputs, name)? {
-            Spot::Codes(place) => Ok(arena.read(body(place))),
+            Spot::Codes(place) => Ok(arena.read(body(place)?)),
             _ => Err(mistyped(name)),
         }
     }
@@ -128,7 +129,7 @@ impl Staged {
         name: &str,
     ) -> Result<DeviceSlice<'a, f32>, Failure> {
         match find(&self.inputs, name)? {
-            Spot::F32(place) => Ok(arena.read(body(place))),
+            Spot::F32(place) => Ok(arena.read(body(place)?)),
             _ => Err(mistyped(name)),
         }
     }
@@ -140,7 +141,7 @@ impl Staged {
         name: &str,
     ) -> Result<DeviceSlice<'a, i32>, Failure> {
         match find(&self.inputs, name)? {
-            Spot::I32(place) => Ok(arena.read(body(place))),
+            Spot::I32(place) => Ok(arena.read(body(place)?)),
             _ => Err(mistyped(name)),
         }
     }
@@ -152,7 +153,7 @@ impl Staged {
         name: &str,
     ) -> Result<DeviceSliceMut<'a, u8>, Failure> {
         match find(&self.outputs, name)? {
-            Spot::Codes(place) => Ok(arena.write(body(place))),
+            Spot::Codes(place) => Ok(arena.write(body(place)?)),
             _ => Err(mistyped(name)),
         }
     }
@@ -164,7 +165,7 @@ impl Staged {
         name: &str,
     ) -> Result<DeviceSliceMut<'a, f32>, Failure> {
         match find(&self.outputs, name)? {
-            Spot::F32(place) => Ok(arena.write(body(place))),
+            Spot::F32(place) => Ok(arena.write(body(place)?)),
             _ => Err(mistyped(name)),
         }
     }
@@ -176,7 +177,7 @@ impl Staged {
         name: &str,
     ) -> Result<DeviceSliceMut<'a, i32>, Failure> {
         match find(&self.outputs, name)? {
-            Spot::I32(place) => Ok(arena.write(body(place))),
+            Spot::I32(place) => Ok(arena.write(body(place)?)),
             _ => Err(mistyped(name)),
         }
     }
@@ -184,11 +185,11 @@ impl Staged {
 
 impl Piece {
     /// Its keys on the device.
-    pub(super) fn keys(self, arena: &Arena) -> hisa_cuda::stages::KeySlices<'_> {
-        hisa_cuda::stages::KeySlices {
-            codes: arena.read(body(self.codes)),
-            scales: arena.read(body(self.scales)),
-        }
+    pub(super) fn keys(self, arena: &Arena) -> Result<KeySlices<'_>, Failure> {
+        Ok(KeySlices {
+            codes: arena.read(body(self.codes)?),
+            scales: arena.read(body(self.scales)?),
+        })
     }
 }
 
@@ -256,9 +257,9 @@ fn bytes_of(buffer: &Buffer) -> usize {
 }
 
 /// A tensor without its guards.
-const fn body<T>(place: Place<T>) -> Place<T> {
-    let len = place.len() - 2 * MARGIN;
-    place.part(MARGIN, len)
+fn body<T>(place: Place<T>) -> Result<Place<T>, Failure> {
+    let len = place.len().saturating_sub(2 * MARGIN);
+    Ok(place.part(MARGIN, len)?)
 }
 
 fn find(spots: &[(&'static str, Spot)], name: &str) -> Result<Spot, Failure> {
