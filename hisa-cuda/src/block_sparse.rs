@@ -30,13 +30,13 @@ pub fn indices(
 ) -> Result<()> {
     let (ks, ke) = windows.holding(rows)?;
     let arguments = [
-        Arg::Pointer(block_ids.holding("block_ids", rows * blocks.kept)?),
+        Arg::Pointer(block_ids.holding("block_ids", rows * blocks.kept())?),
         Arg::Pointer(ks),
         Arg::Pointer(ke),
         Arg::Pointer(indices.holding("indices", rows * blocks.slots())?),
         size(keys),
-        size(blocks.size),
-        size(blocks.kept),
+        size(blocks.size()),
+        size(blocks.kept()),
     ];
     let kernel = (Unit::BlockSparse, "block_sparse_indices");
     launch(
@@ -107,7 +107,7 @@ impl Plan {
     /// Bytes of workspace [`Self::run`] takes.
     #[must_use]
     pub const fn workspace_bytes(&self) -> usize {
-        let all = self.sizes.blocks(self.blocks.size);
+        let all = self.sizes.blocks(self.blocks.size());
         let pooled = bytes_of::<u8>(all * self.sizes.head_dim) + bytes_of::<f32>(all);
         total(pooled + bytes_of::<f32>(self.tile * all))
     }
@@ -125,7 +125,7 @@ impl Plan {
         (block_ids, ids): (&mut DeviceSliceMut<'_, i32>, &mut DeviceSliceMut<'_, i32>),
     ) -> Result<()> {
         let Sizes { rows, keys, .. } = self.sizes;
-        let (b, kept) = (self.blocks.size, self.blocks.kept);
+        let (b, kept) = (self.blocks.size(), self.blocks.kept());
         block_ids.holding("block_ids", rows * kept)?;
         ids.holding("indices", rows * self.blocks.slots())?;
         let all = self.sizes.blocks(b);
@@ -168,7 +168,7 @@ impl Plan {
         (rows, scores): (usize, &mut DeviceSliceMut<'_, f32>),
         block_ids: DeviceSliceMut<'_, i32>,
     ) -> Result<()> {
-        let (windows, keys, block_size) = (input.windows, self.sizes.keys, self.blocks.size);
+        let (windows, keys, block_size) = (input.windows, self.sizes.keys, self.blocks.size());
         let scored = block_scores::Args {
             queries: input.queries,
             pooled,
@@ -214,7 +214,7 @@ mod tests {
         };
         let params = HisaParams::new(128, 3, 2049).unwrap();
         let plan = Plan::of(sizes, &params, Scoring::Exact).unwrap();
-        assert_eq!(plan.blocks().kept, 17);
+        assert_eq!(plan.blocks().kept(), 17);
         assert_eq!(plan.tile, (256 << 20) / (7813 * 4));
         assert!(plan.workspace_bytes() < 258 << 20);
     }

@@ -83,7 +83,7 @@ impl Plan {
     /// Bytes of workspace [`Self::run`] takes.
     #[must_use]
     pub const fn workspace_bytes(&self) -> usize {
-        let all = self.sizes.blocks(self.blocks.size);
+        let all = self.sizes.blocks(self.blocks.size());
         let pooled = bytes_of::<u8>(all * self.sizes.head_dim) + bytes_of::<f32>(all);
         total(pooled + self.tile_bytes())
     }
@@ -95,9 +95,9 @@ impl Plan {
     }
 
     const fn tile_bytes(&self) -> usize {
-        let all = self.sizes.blocks(self.blocks.size);
+        let all = self.sizes.blocks(self.blocks.size());
         bytes_of::<f32>(self.tile * all)
-            + bytes_of::<i32>(self.tile * self.blocks.kept)
+            + bytes_of::<i32>(self.tile * self.blocks.kept())
             + bytes_of::<f32>(self.tile * self.blocks.slots())
             + bytes_of::<i32>(self.tile * self.topk)
     }
@@ -114,7 +114,7 @@ impl Plan {
         workspace: &mut DeviceSliceMut<'_, u8>,
         indices: &mut DeviceSliceMut<'_, i32>,
     ) -> Result<()> {
-        let all = self.sizes.blocks(self.blocks.size);
+        let all = self.sizes.blocks(self.blocks.size());
         let mut parts = Parts::of(workspace, self.workspace_bytes())?;
         let pooled_k = parts.take::<u8>(all * self.sizes.head_dim)?;
         let pooled_scale = parts.take::<f32>(all)?;
@@ -122,7 +122,7 @@ impl Plan {
             keys: input.keys,
             len: self.sizes.keys,
             head_dim: self.sizes.head_dim,
-            block_size: self.blocks.size,
+            block_size: self.blocks.size(),
             first_block: 0,
             pooled_k,
             pooled_scale,
@@ -161,10 +161,10 @@ impl Plan {
     ) -> Result<()> {
         let rows = self.sizes.rows;
         indices.holding("indices", rows * self.topk)?;
-        let all = self.sizes.blocks(self.blocks.size);
+        let all = self.sizes.blocks(self.blocks.size());
         let mut tile = Tile {
             block_scores: parts.take(self.tile * all)?,
-            block_ids: parts.take(self.tile * self.blocks.kept)?,
+            block_ids: parts.take(self.tile * self.blocks.kept())?,
             token_scores: parts.take(self.tile * self.blocks.slots())?,
             slots: parts.take(self.tile * self.topk)?,
         };
@@ -192,7 +192,7 @@ impl Plan {
             pooled,
             windows,
             sizes: Sizes { rows, ..self.sizes },
-            block_size: self.blocks.size,
+            block_size: self.blocks.size(),
             scoring: self.scoring,
             scores: tile.block_scores.reborrow(),
         };
@@ -202,7 +202,7 @@ impl Plan {
             windows,
             rows,
             keys,
-            block_size: self.blocks.size,
+            block_size: self.blocks.size(),
         };
         block_mask::launch(device, stream, &masked)?;
         let chosen = block_topk::Args {
@@ -296,9 +296,9 @@ mod tests {
 
     #[test]
     fn no_column_is_planned_for_blocks_that_do_not_exist() {
-        assert_eq!(plan(1, 1000).blocks.kept, 8);
-        assert_eq!(plan(1, 0).blocks.kept, 1);
-        assert_eq!(plan(1, 1 << 20).blocks.kept, 64);
+        assert_eq!(plan(1, 1000).blocks.kept(), 8);
+        assert_eq!(plan(1, 0).blocks.kept(), 1);
+        assert_eq!(plan(1, 1 << 20).blocks.kept(), 64);
     }
 
     #[test]

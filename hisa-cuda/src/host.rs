@@ -248,7 +248,7 @@ impl Host {
         let blocks = Blocks::new(block_size, block_ids.ncols())?;
         check_ids(block_ids, input.windows(), blocks)?;
         let columns = blocks.slots();
-        let row = 4 * (columns + blocks.kept);
+        let row = 4 * (columns + blocks.kept());
         self.start(bytes(&sizes, sizes.keys) + sizes.rows * row, 8)?;
         let staged = self.put_input(input.queries(), input.keys(), input.windows())?;
         let ids = self.put_matrix(block_ids)?;
@@ -288,7 +288,7 @@ impl Host {
         let (dim, columns) = (token_scores.dim(), blocks.slots());
         check_rows("token_scores", dim, windows, columns, "S", block_size)?;
         let rows = windows.len();
-        self.start(4 * rows * (2 + columns + blocks.kept + topk), 5)?;
+        self.start(4 * rows * (2 + columns + blocks.kept() + topk), 5)?;
         let staged = self.put_windows(windows)?;
         let ids = self.put_matrix(block_ids)?;
         let scores = self.put_matrix(token_scores)?;
@@ -323,7 +323,7 @@ impl Host {
         let blocks = Blocks::new(block_size, block_ids.ncols())?;
         check_slots(slots, block_ids, windows, block_size)?;
         let (rows, topk) = slots.dim();
-        self.start(4 * rows * (2 + blocks.kept + 2 * topk), 5)?;
+        self.start(4 * rows * (2 + blocks.kept() + 2 * topk), 5)?;
         let staged = self.put_windows(windows)?;
         let ids = self.put_matrix(block_ids)?;
         let slots = self.put_matrix(slots)?;
@@ -481,9 +481,9 @@ impl Host {
 
 /// SPEC 6.3.
 fn check_ids(block_ids: ArrayView2<'_, i32>, windows: &Windows, blocks: Blocks) -> Result<()> {
-    let (dim, kept) = (block_ids.dim(), blocks.kept);
-    check_rows("block_ids", dim, windows, kept, "m", blocks.size)?;
-    let all = hisa_ref::params::block_count(windows.n(), blocks.size);
+    let (dim, kept) = (block_ids.dim(), blocks.kept());
+    check_rows("block_ids", dim, windows, kept, "m", blocks.size())?;
+    let all = hisa_ref::params::block_count(windows.n(), blocks.size());
     Ok(check_block_ids(block_ids, all)?)
 }
 

@@ -37,38 +37,40 @@ impl Sizes {
         at_most("D", self.head_dim, HEAD_DIM_MAX)
     }
 
-    /// Codes of all queries, M*H*D.
+    /// Codes of all queries, M*H*D; `usize::MAX` where the product is larger.
     #[must_use]
     pub const fn query_codes(&self) -> usize {
-        self.rows * self.heads * self.head_dim
+        self.weights().saturating_mul(self.head_dim)
     }
 
-    /// Weights, M*H.
+    /// Weights, M*H; `usize::MAX` where the product is larger.
     #[must_use]
     pub const fn weights(&self) -> usize {
-        self.rows * self.heads
+        self.rows.saturating_mul(self.heads)
     }
 
-    /// Codes of all keys, N*D.
+    /// Codes of all keys, N*D; `usize::MAX` where the product is larger.
     #[must_use]
     pub const fn key_codes(&self) -> usize {
-        self.keys * self.head_dim
+        self.keys.saturating_mul(self.head_dim)
     }
 
     /// Nb, blocks of `b` keys.
+    ///
+    /// # Panics
+    /// For blocks of 0 keys.
     #[must_use]
     pub const fn blocks(&self, b: usize) -> usize {
         block_count(self.keys, b)
     }
 }
 
-/// B blocks and their slots: what every stage between pooling and mapping shares.
+/// Blocks of B keys and their slots: what every stage between pooling and mapping shares. Neither
+/// number is 0, and m*B fits int32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Blocks {
-    /// B, keys of a block.
-    pub size: usize,
-    /// Block columns of a row: m.
-    pub kept: usize,
+    size: usize,
+    kept: usize,
 }
 
 impl Blocks {
@@ -83,6 +85,18 @@ impl Blocks {
         Ok(Self { size, kept })
     }
 
+    /// B, keys of a block.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// m, block columns of a row.
+    #[must_use]
+    pub const fn kept(&self) -> usize {
+        self.kept
+    }
+
     /// S, slots of a row.
     #[must_use]
     pub const fn slots(&self) -> usize {
@@ -94,7 +108,7 @@ impl Blocks {
 ///
 /// # Errors
 /// [`Error::Unsupported`].
-pub const fn at_most(name: &'static str, value: usize, limit: usize) -> Result<()> {
+pub(crate) const fn at_most(name: &'static str, value: usize, limit: usize) -> Result<()> {
     if value > limit {
         return Err(Error::Unsupported { name, value, limit });
     }

@@ -39,7 +39,7 @@ pub struct Args<'a> {
 /// # Errors
 /// [`crate::Error::Length`]; those of compiling and launching.
 pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<()> {
-    let Blocks { size: b, kept } = args.blocks;
+    let (b, kept) = (args.blocks.size(), args.blocks.kept());
     let ids = args.rows * args.topk;
     let (ks, ke) = args.windows.holding(args.rows)?;
     let arguments = [

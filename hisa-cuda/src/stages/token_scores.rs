@@ -44,7 +44,7 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
     let (k, k_scale) = args.keys.holding(names, sizes.keys, sizes.head_dim)?;
     let ids = args
         .block_ids
-        .holding("block_ids", sizes.rows * blocks.kept)?;
+        .holding("block_ids", sizes.rows * blocks.kept())?;
     let scores = args
         .scores
         .holding("token_scores", sizes.rows * blocks.slots())?;
@@ -60,8 +60,8 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
         size(sizes.keys),
         small(sizes.heads),
         small(sizes.head_dim),
-        size(blocks.size),
-        size(blocks.kept),
+        size(blocks.size()),
+        size(blocks.kept()),
     ];
     let grid = scorer::grid(args.scoring, &sizes, blocks.slots(), device.limits())?;
     let entry = match args.scoring {

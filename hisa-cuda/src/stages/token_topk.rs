@@ -53,13 +53,13 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
         .holding("token_scores", rows * blocks.slots())?;
     let arguments = [
         Arg::Pointer(scores),
-        Arg::Pointer(args.block_ids.holding("block_ids", rows * blocks.kept)?),
+        Arg::Pointer(args.block_ids.holding("block_ids", rows * blocks.kept())?),
         Arg::Pointer(ks),
         Arg::Pointer(ke),
         Arg::Pointer(args.slots.holding("slots", rows * args.topk)?),
         size(args.keys),
-        size(blocks.size),
-        size(blocks.kept),
+        size(blocks.size()),
+        size(blocks.kept()),
         size(args.topk),
         small(capacity),
         small(cached),
