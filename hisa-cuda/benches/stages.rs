@@ -422,19 +422,21 @@ impl<'d> Bench<'d> {
             return;
         }
         let mut scores = zeros::<f32>(&self.stream, sizes.rows * sizes.keys);
-        let scores = DeviceSliceMut::of(&mut scores, stream);
+        let mut scores = DeviceSliceMut::of(&mut scores, stream);
         for (name, scoring) in [
             ("flat_scores exact", Scoring::Exact),
             ("flat_scores", Scoring::TensorCores),
         ] {
-            let work =
-                || dsa::flat_scores(device, stream, &input, &sizes, scoring, &scores).unwrap();
+            let work = || {
+                dsa::flat_scores(device, stream, &input, &sizes, scoring, &mut scores).unwrap();
+            };
             figures.push((name, self.time(work)));
         }
         let shape = (sizes.rows, sizes.keys, 2048);
-        let slots = DeviceSliceMut::of(&mut indices, stream);
+        let mut slots = DeviceSliceMut::of(&mut indices, stream);
+        let (scores, windows) = (scores.read(), input.windows);
         let work = || {
-            dsa::flat_topk(device, stream, scores.read(), input.windows, shape, &slots).unwrap();
+            dsa::flat_topk(device, stream, scores, windows, shape, &mut slots).unwrap();
         };
         figures.push(("flat_topk", self.time(work)));
     }

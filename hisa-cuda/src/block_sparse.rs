@@ -4,7 +4,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::kernel::Unit;
 use crate::launch::{Arg, Grid, launch, size};
-use crate::shape::{Blocks, Sizes};
+use crate::shape::{Blocks, Sizes, check_rows_and_keys, elements};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::stages::{
     Input, KeySlices, Scoring, WindowSlices, block_mask, block_pool, block_scores, block_topk,
@@ -19,33 +19,41 @@ const THREADS: u32 = 256;
 /// `key - ks` `[M, m*B]` of every in-window key of the chosen blocks, ascending, then -1.
 ///
 /// # Errors
-/// [`crate::Error::Length`]; those of compiling and launching.
+/// [`crate::Error::Unsupported`], [`crate::Error::Length`]; those of compiling and launching.
 pub fn indices(
     device: &Device,
     stream: &CudaStream,
     block_ids: DeviceSlice<'_, i32>,
     windows: WindowSlices<'_>,
     (rows, keys, blocks): (usize, usize, Blocks),
-    indices: &DeviceSliceMut<'_, i32>,
+    indices: &mut DeviceSliceMut<'_, i32>,
 ) -> Result<()> {
+    let arguments = arguments(block_ids, windows, (rows, keys, blocks), indices)?;
+    let grid = Grid::rows(rows, THREADS);
+    let kernel = (Unit::BlockSparse, "block_sparse_indices");
+    launch(device, stream, kernel, grid, &arguments)
+}
+
+/// What the kernel is given, checked.
+fn arguments(
+    block_ids: DeviceSlice<'_, i32>,
+    windows: WindowSlices<'_>,
+    (rows, keys, blocks): (usize, usize, Blocks),
+    indices: &DeviceSliceMut<'_, i32>,
+) -> Result<[Arg; 7]> {
+    check_rows_and_keys(rows, keys)?;
     let (ks, ke) = windows.holding(rows)?;
-    let arguments = [
-        Arg::Pointer(block_ids.holding("block_ids", rows * blocks.kept())?),
+    let ids = elements("block_ids", rows, blocks.kept())?;
+    let len = elements("indices", rows, blocks.slots())?;
+    Ok([
+        Arg::Pointer(block_ids.holding("block_ids", ids)?),
         Arg::Pointer(ks),
         Arg::Pointer(ke),
-        Arg::Pointer(indices.holding("indices", rows * blocks.slots())?),
+        Arg::Pointer(indices.holding("indices", len)?),
         size(keys),
         size(blocks.size()),
         size(blocks.kept()),
-    ];
-    let kernel = (Unit::BlockSparse, "block_sparse_indices");
-    launch(
-        device,
-        stream,
-        kernel,
-        Grid::rows(rows, THREADS),
-        &arguments,
-    )
+    ])
 }
 
 /// A run of `block_sparse` with sizes that are known: what it needs and how it is cut.
@@ -147,14 +155,14 @@ impl Plan {
         let mut scores = parts.take::<f32>(self.tile * all)?;
         for start in (0..rows).step_by(self.tile) {
             let part = self.tile.min(rows - start);
-            let input = input.from(start, &self.sizes);
+            let input = input.from_row(start, &self.sizes);
             let scores = (part, &mut scores);
             let chosen = block_ids.from(start * kept);
             self.choose(device, stream, (&input, pooled), scores, chosen)?;
             let chosen = block_ids.read().from(start * kept);
             let sizes = (part, keys, self.blocks);
-            let to = ids.from(start * self.blocks.slots());
-            indices(device, stream, chosen, input.windows, sizes, &to)?;
+            let mut to = ids.from(start * self.blocks.slots());
+            indices(device, stream, chosen, input.windows, sizes, &mut to)?;
         }
         Ok(())
     }
@@ -203,6 +211,30 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn sizes_past_their_limits_are_refused_by_name() {
+        // SAFETY: no address is ever followed.
+        let (read, write) = unsafe {
+            (
+                DeviceSlice::<i32>::from_raw(256, 64),
+                DeviceSliceMut::from_raw(256, 64),
+            )
+        };
+        let windows = WindowSlices { ks: read, ke: read };
+        let blocks = Blocks::new(2, 2).unwrap();
+        let check = |rows, keys| arguments(read, windows, (rows, keys, blocks), &write);
+        assert!(check(4, 4).is_ok());
+        for value in [1 << 31, (1 << 32) + 1, usize::MAX] {
+            for (expected, refused) in [("M", check(value, 4)), ("N", check(4, value))] {
+                let named = matches!(&refused, Err(Error::Unsupported { name, .. })
+                    if *name == expected);
+                assert!(named, "{value}: {refused:?}");
+            }
+        }
+        assert!(matches!(check(17, 4), Err(Error::Length { .. })));
+    }
 
     #[test]
     fn blocks_are_counted_by_tokens_and_rows_cut_into_tiles() {

@@ -12,7 +12,7 @@
 use crate::device::Device;
 use crate::error::Result;
 use crate::kernel::Unit;
-use crate::shape::{Blocks, HEAD_DIM_MAX, Sizes, TOPK_TOKENS_MAX, at_most};
+use crate::shape::{Blocks, Sizes, check_topk};
 use crate::slice::DeviceSliceMut;
 use crate::stages::{
     Input, KeySlices, Scoring, block_mask, block_pool, block_scores, block_topk, index_map,
@@ -63,8 +63,7 @@ impl Plan {
     /// The arithmetic of a plan, which needs no device.
     fn of(sizes: Sizes, params: &HisaParams, scoring: Scoring) -> Result<Self> {
         sizes.check()?;
-        at_most("D", sizes.head_dim, HEAD_DIM_MAX)?;
-        at_most("topk_tokens", params.topk_tokens(), TOPK_TOKENS_MAX)?;
+        check_topk(params.topk_tokens())?;
         let all = sizes.blocks(params.block_size());
         // Columns beyond the blocks there are would hold -1 in every row.
         let kept = params.block_topk().min(all).max(1);
@@ -170,7 +169,7 @@ impl Plan {
         };
         for start in (0..rows).step_by(self.tile) {
             let count = self.tile.min(rows - start);
-            let input = input.from(start, &self.sizes);
+            let input = input.from_row(start, &self.sizes);
             self.choose_blocks(device, stream, (&input, pooled), count, &mut tile)?;
             let indices = indices.from(start * self.topk);
             self.choose_tokens(device, stream, &input, count, &mut tile, indices)?;

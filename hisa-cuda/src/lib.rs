@@ -9,7 +9,7 @@ pub mod hisa;
 pub mod host;
 pub mod incremental;
 pub mod kernel;
-pub mod launch;
+mod launch;
 pub mod numerics;
 mod scorer;
 pub mod scratch;

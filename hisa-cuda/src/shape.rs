@@ -29,12 +29,11 @@ impl Sizes {
     /// # Errors
     /// [`Error::Unsupported`] above a limit, [`Error::Input`] for zero heads or dimensions.
     pub fn check(&self) -> Result<()> {
-        at_most("M", self.rows, INDEX_MAX)?;
-        at_most("N", self.keys, INDEX_MAX)?;
-        check_size("H", self.heads)?;
-        check_size("D", self.head_dim)?;
+        check_rows_and_keys(self.rows, self.keys)?;
         at_most("H", self.heads, HEADS_MAX)?;
-        at_most("D", self.head_dim, HEAD_DIM_MAX)
+        at_most("D", self.head_dim, HEAD_DIM_MAX)?;
+        check_size("H", self.heads)?;
+        Ok(check_size("D", self.head_dim)?)
     }
 
     /// Codes of all queries, M*H*D; `usize::MAX` where the product is larger.
@@ -115,6 +114,35 @@ pub(crate) const fn at_most(name: &'static str, value: usize, limit: usize) -> R
     Ok(())
 }
 
+/// That kernels take so many rows and keys.
+///
+/// # Errors
+/// [`Error::Unsupported`].
+pub(crate) fn check_rows_and_keys(rows: usize, keys: usize) -> Result<()> {
+    at_most("M", rows, INDEX_MAX)?;
+    at_most("N", keys, INDEX_MAX)
+}
+
+/// That kernels keep so many tokens of a row.
+///
+/// # Errors
+/// [`Error::Input`] for none, [`Error::Unsupported`] above the limit.
+pub(crate) fn check_topk(topk: usize) -> Result<()> {
+    at_most("topk_tokens", topk, TOPK_TOKENS_MAX)?;
+    Ok(check_size("topk_tokens", topk)?)
+}
+
+/// Elements of a tensor with that many rows and columns.
+///
+/// # Errors
+/// [`Error::Unsupported`] where no memory could hold so many bytes; `value` is then `usize::MAX`
+/// for every number past it.
+pub(crate) fn elements(tensor: &'static str, rows: usize, columns: usize) -> Result<usize> {
+    let value = rows.saturating_mul(columns);
+    at_most(tensor, value, isize::MAX as usize)?;
+    Ok(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +159,23 @@ mod tests {
         assert_eq!(SIZES.query_codes(), 2_147_491_840);
         assert_eq!(SIZES.key_codes(), 2_147_483_776);
         assert_eq!(SIZES.blocks(128), 131_073);
+    }
+
+    #[test]
+    fn products_past_64_bits_are_refused_by_name() {
+        let huge = Sizes {
+            rows: usize::MAX,
+            keys: usize::MAX,
+            ..SIZES
+        };
+        let saturated = [huge.query_codes(), huge.weights(), huge.key_codes()];
+        assert_eq!(saturated, [usize::MAX; 3]);
+        assert_eq!(elements("x", INDEX_MAX, INDEX_MAX), Ok(INDEX_MAX.pow(2)));
+        for (rows, columns) in [(usize::MAX, 2), (1 << 32, 1 << 31), (1 << 33, 1 << 33)] {
+            let refused = elements("x", rows, columns);
+            let named = matches!(refused, Err(Error::Unsupported { name: "x", .. }));
+            assert!(named, "{rows} {columns}: {refused:?}");
+        }
     }
 
     #[test]
