@@ -1,18 +1,17 @@
 //! `block_sparse`: the baseline that keeps whole blocks (SPEC 9.3).
 
+use crate::choose_blocks::{self, ChooseBlocks};
 use crate::device::Device;
 use crate::error::Result;
 use crate::kernel::Unit;
 use crate::launch::{Arg, Grid, launch, size};
 use crate::shape::{Blocks, Sizes, check_rows_and_keys, elements};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
-use crate::stages::{
-    Input, KeySlices, Scoring, WindowSlices, block_mask, block_pool, block_scores, block_topk,
-};
-use crate::workspace::{Parts, bytes_of, rows_of_a_tile, total};
+use crate::stages::{Input, Scoring, WindowSlices};
+use crate::workspace::{Parts, rows_of_a_tile, total};
 use cudarc::driver::CudaStream;
+use hisa_ref::HisaParams;
 use hisa_ref::params::block_count;
-use hisa_ref::{HisaParams, Rank};
 
 const THREADS: u32 = 256;
 
@@ -59,21 +58,9 @@ fn arguments(
 /// A run of `block_sparse` with sizes that are known: what it needs and how it is cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    sizes: Sizes,
-    blocks: Blocks,
-    rank: Rank,
-    scoring: Scoring,
+    choice: ChooseBlocks,
     tile: usize,
 }
-
-/// The kernels of a run.
-const UNITS: [Unit; 5] = [
-    Unit::BlockPool,
-    Unit::BlockScores,
-    Unit::BlockMask,
-    Unit::BlockTopk,
-    Unit::BlockSparse,
-];
 
 impl Plan {
     /// A plan; its kernels are compiled and loaded. Of `params` it uses B, K and the rank: it
@@ -88,7 +75,8 @@ impl Plan {
         scoring: Scoring,
     ) -> Result<Self> {
         let plan = Self::of(sizes, params, scoring)?;
-        device.load(&UNITS)?;
+        device.load(&choose_blocks::UNITS)?;
+        device.load(&[Unit::BlockSparse])?;
         Ok(plan)
     }
 
@@ -98,10 +86,12 @@ impl Plan {
         let b = params.block_size();
         let blocks = Blocks::new(b, block_count(params.topk_tokens(), b))?;
         Ok(Self {
-            sizes,
-            blocks,
-            rank: params.rank(),
-            scoring,
+            choice: ChooseBlocks {
+                sizes,
+                blocks,
+                rank: params.rank(),
+                scoring,
+            },
             tile: rows_of_a_tile(sizes.rows, sizes.blocks(b) * size_of::<f32>()),
         })
     }
@@ -109,18 +99,17 @@ impl Plan {
     /// Blocks kept, ceil(K/B).
     #[must_use]
     pub const fn blocks(&self) -> Blocks {
-        self.blocks
+        self.choice.blocks
     }
 
     /// Bytes of workspace [`Self::run`] takes.
     #[must_use]
     pub const fn workspace_bytes(&self) -> usize {
-        let all = self.sizes.blocks(self.blocks.size());
-        let pooled = bytes_of::<u8>(all * self.sizes.head_dim) + bytes_of::<f32>(all);
-        total(pooled + bytes_of::<f32>(self.tile * all))
+        total(self.choice.pooled_bytes() + self.choice.score_bytes(self.tile))
     }
 
-    /// Puts the run on the stream: `block_ids` `[M, m]` and `ids` `[M, m*B]`.
+    /// Puts the run on the stream: `block_ids` `[M, m]` and `ids` `[M, m*B]`. The device is that of
+    /// [`Self::new`]; another one compiles and loads its kernels first.
     ///
     /// # Errors
     /// [`crate::Error::Length`]; those of launching.
@@ -132,79 +121,26 @@ impl Plan {
         workspace: &mut DeviceSliceMut<'_, u8>,
         (block_ids, ids): (&mut DeviceSliceMut<'_, i32>, &mut DeviceSliceMut<'_, i32>),
     ) -> Result<()> {
-        let Sizes { rows, keys, .. } = self.sizes;
-        let (b, kept) = (self.blocks.size(), self.blocks.kept());
-        block_ids.holding("block_ids", rows * kept)?;
-        ids.holding("indices", rows * self.blocks.slots())?;
-        let all = self.sizes.blocks(b);
+        let ChooseBlocks { sizes, blocks, .. } = self.choice;
+        let (kept, slots) = (blocks.kept(), blocks.slots());
+        block_ids.holding("block_ids", elements("block_ids", sizes.rows, kept)?)?;
+        ids.holding("indices", elements("indices", sizes.rows, slots)?)?;
         let mut parts = Parts::of(workspace, self.workspace_bytes())?;
-        let args = block_pool::Args {
-            keys: input.keys,
-            len: keys,
-            head_dim: self.sizes.head_dim,
-            block_size: b,
-            first_block: 0,
-            pooled_k: parts.take::<u8>(all * self.sizes.head_dim)?,
-            pooled_scale: parts.take::<f32>(all)?,
-        };
-        block_pool::launch(device, stream, &args)?;
-        let pooled = KeySlices {
-            codes: args.pooled_k.read(),
-            scales: args.pooled_scale.read(),
-        };
-        let mut scores = parts.take::<f32>(self.tile * all)?;
-        for start in (0..rows).step_by(self.tile) {
-            let part = self.tile.min(rows - start);
-            let input = input.from_row(start, &self.sizes);
-            let scores = (part, &mut scores);
+        let pooled = self.choice.pool(device, stream, input.keys, &mut parts)?;
+        let mut scores = parts.take::<f32>(self.tile * self.choice.all())?;
+        for start in (0..sizes.rows).step_by(self.tile) {
+            let rows = self.tile.min(sizes.rows - start);
+            let input = input.from_row(start, &sizes);
+            let from = (&input, pooled.read());
             let chosen = block_ids.from(start * kept);
-            self.choose(device, stream, (&input, pooled), scores, chosen)?;
+            self.choice
+                .choose(device, stream, from, (rows, &mut scores), chosen)?;
             let chosen = block_ids.read().from(start * kept);
-            let sizes = (part, keys, self.blocks);
-            let mut to = ids.from(start * self.blocks.slots());
-            indices(device, stream, chosen, input.windows, sizes, &mut to)?;
+            let shape = (rows, sizes.keys, blocks);
+            let mut to = ids.from(start * slots);
+            indices(device, stream, chosen, input.windows, shape, &mut to)?;
         }
         Ok(())
-    }
-
-    /// The blocks of `rows` rows, scored in `scores`.
-    fn choose(
-        &self,
-        device: &Device,
-        stream: &CudaStream,
-        (input, pooled): (&Input<'_>, KeySlices<'_>),
-        (rows, scores): (usize, &mut DeviceSliceMut<'_, f32>),
-        block_ids: DeviceSliceMut<'_, i32>,
-    ) -> Result<()> {
-        let (windows, keys, block_size) = (input.windows, self.sizes.keys, self.blocks.size());
-        let scored = block_scores::Args {
-            queries: input.queries,
-            pooled,
-            windows,
-            sizes: Sizes { rows, ..self.sizes },
-            block_size,
-            scoring: self.scoring,
-            scores: scores.reborrow(),
-        };
-        block_scores::launch(device, stream, &scored)?;
-        let masked = block_mask::Args {
-            scores: scores.reborrow(),
-            windows,
-            rows,
-            keys,
-            block_size,
-        };
-        block_mask::launch(device, stream, &masked)?;
-        let chosen = block_topk::Args {
-            masked: scores.read(),
-            windows,
-            rows,
-            keys,
-            blocks: self.blocks,
-            rank: self.rank,
-            block_ids,
-        };
-        block_topk::launch(device, stream, &chosen)
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod arena;
 pub mod block_sparse;
+mod choose_blocks;
 pub mod device;
 pub mod dsa;
 pub mod error;
