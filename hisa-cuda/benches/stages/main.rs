@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Rows of every configuration are compared with the reference before anything is timed. A figure
-//! is the median time between two events of the device, in milliseconds: those of a stage around one
-//! launch, those of `hisa` around a run of its seven kernels, tile by tile.
+//! is the median time between two events of the device, in milliseconds: that of a stage around
+//! one launch, that of `hisa` around a run of its seven kernels, tile by tile.
 
 #![allow(
     clippy::print_stdout,
