@@ -9,40 +9,27 @@
 //! that the workspace does not grow with M. Rows do not influence each other (SPEC 10.9), so the
 //! tile changes no bit.
 
+use crate::choose_blocks::{self, ChooseBlocks};
 use crate::device::Device;
 use crate::error::Result;
 use crate::kernel::Unit;
-use crate::shape::{Blocks, HEAD_DIM_MAX, Sizes, TOPK_TOKENS_MAX, at_most};
+use crate::shape::{Blocks, Sizes, check_topk, elements};
 use crate::slice::DeviceSliceMut;
-use crate::stages::{
-    Input, KeySlices, Scoring, block_mask, block_pool, block_scores, block_topk, index_map,
-    token_scores, token_topk,
-};
+use crate::stages::{Input, KeySlices, Scoring, index_map, token_scores, token_topk};
 use crate::workspace::{Parts, bytes_of, rows_of_a_tile, total};
 use cudarc::driver::CudaStream;
-use hisa_ref::{HisaParams, Rank};
+use hisa_ref::HisaParams;
 
 /// A run of `hisa` with sizes that are known: what it needs and how it is cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    sizes: Sizes,
-    blocks: Blocks,
+    choice: ChooseBlocks,
     topk: usize,
-    rank: Rank,
-    scoring: Scoring,
     tile: usize,
 }
 
-/// The kernels of a run.
-const UNITS: [Unit; 7] = [
-    Unit::BlockPool,
-    Unit::BlockScores,
-    Unit::BlockMask,
-    Unit::BlockTopk,
-    Unit::TokenScores,
-    Unit::TokenTopk,
-    Unit::IndexMap,
-];
+/// The kernels of a run after those of [`choose_blocks`].
+const UNITS: [Unit; 3] = [Unit::TokenScores, Unit::TokenTopk, Unit::IndexMap];
 
 impl Plan {
     /// A plan; its kernels are compiled and loaded.
@@ -56,6 +43,7 @@ impl Plan {
         scoring: Scoring,
     ) -> Result<Self> {
         let plan = Self::of(sizes, params, scoring)?;
+        device.load(&choose_blocks::UNITS)?;
         device.load(&UNITS)?;
         Ok(plan)
     }
@@ -63,19 +51,20 @@ impl Plan {
     /// The arithmetic of a plan, which needs no device.
     fn of(sizes: Sizes, params: &HisaParams, scoring: Scoring) -> Result<Self> {
         sizes.check()?;
-        at_most("D", sizes.head_dim, HEAD_DIM_MAX)?;
-        at_most("topk_tokens", params.topk_tokens(), TOPK_TOKENS_MAX)?;
+        check_topk(params.topk_tokens())?;
         let all = sizes.blocks(params.block_size());
         // Columns beyond the blocks there are would hold -1 in every row.
         let kept = params.block_topk().min(all).max(1);
         let blocks = Blocks::new(params.block_size(), kept)?;
         let row = all + kept + blocks.slots() + params.topk_tokens();
         Ok(Self {
-            sizes,
-            blocks,
+            choice: ChooseBlocks {
+                sizes,
+                blocks,
+                rank: params.rank(),
+                scoring,
+            },
             topk: params.topk_tokens(),
-            rank: params.rank(),
-            scoring,
             tile: rows_of_a_tile(sizes.rows, row * size_of::<f32>()),
         })
     }
@@ -83,9 +72,7 @@ impl Plan {
     /// Bytes of workspace [`Self::run`] takes.
     #[must_use]
     pub const fn workspace_bytes(&self) -> usize {
-        let all = self.sizes.blocks(self.blocks.size);
-        let pooled = bytes_of::<u8>(all * self.sizes.head_dim) + bytes_of::<f32>(all);
-        total(pooled + self.tile_bytes())
+        total(self.choice.pooled_bytes() + self.tile_bytes())
     }
 
     /// Bytes of workspace [`Self::run_pooled`] takes.
@@ -95,14 +82,15 @@ impl Plan {
     }
 
     const fn tile_bytes(&self) -> usize {
-        let all = self.sizes.blocks(self.blocks.size);
-        bytes_of::<f32>(self.tile * all)
-            + bytes_of::<i32>(self.tile * self.blocks.kept)
-            + bytes_of::<f32>(self.tile * self.blocks.slots())
+        let blocks = self.choice.blocks;
+        self.choice.score_bytes(self.tile)
+            + bytes_of::<i32>(self.tile * blocks.kept())
+            + bytes_of::<f32>(self.tile * blocks.slots())
             + bytes_of::<i32>(self.tile * self.topk)
     }
 
-    /// Puts the run on the stream: `indices` `[M, K]`.
+    /// Puts the run on the stream: `indices` `[M, K]`. The device is that of
+    /// [`Self::new`]; another one compiles and loads its kernels first.
     ///
     /// # Errors
     /// [`crate::Error::Length`]; those of launching.
@@ -114,25 +102,9 @@ impl Plan {
         workspace: &mut DeviceSliceMut<'_, u8>,
         indices: &mut DeviceSliceMut<'_, i32>,
     ) -> Result<()> {
-        let all = self.sizes.blocks(self.blocks.size);
         let mut parts = Parts::of(workspace, self.workspace_bytes())?;
-        let pooled_k = parts.take::<u8>(all * self.sizes.head_dim)?;
-        let pooled_scale = parts.take::<f32>(all)?;
-        let args = block_pool::Args {
-            keys: input.keys,
-            len: self.sizes.keys,
-            head_dim: self.sizes.head_dim,
-            block_size: self.blocks.size,
-            first_block: 0,
-            pooled_k,
-            pooled_scale,
-        };
-        block_pool::launch(device, stream, &args)?;
-        let pooled = KeySlices {
-            codes: args.pooled_k.read(),
-            scales: args.pooled_scale.read(),
-        };
-        self.tiles(device, stream, (input, pooled), parts, indices)
+        let pooled = self.choice.pool(device, stream, input.keys, &mut parts)?;
+        self.tiles(device, stream, (input, pooled.read()), parts, indices)
     }
 
     /// The same on keys that were pooled before: `pooled` holds Nb blocks.
@@ -159,62 +131,26 @@ impl Plan {
         mut parts: Parts<'_>,
         indices: &mut DeviceSliceMut<'_, i32>,
     ) -> Result<()> {
-        let rows = self.sizes.rows;
-        indices.holding("indices", rows * self.topk)?;
-        let all = self.sizes.blocks(self.blocks.size);
+        let ChooseBlocks { sizes, blocks, .. } = self.choice;
+        indices.holding("indices", elements("indices", sizes.rows, self.topk)?)?;
         let mut tile = Tile {
-            block_scores: parts.take(self.tile * all)?,
-            block_ids: parts.take(self.tile * self.blocks.kept)?,
-            token_scores: parts.take(self.tile * self.blocks.slots())?,
+            block_scores: parts.take(self.tile * self.choice.all())?,
+            block_ids: parts.take(self.tile * blocks.kept())?,
+            token_scores: parts.take(self.tile * blocks.slots())?,
             slots: parts.take(self.tile * self.topk)?,
         };
-        for start in (0..rows).step_by(self.tile) {
-            let count = self.tile.min(rows - start);
-            let input = input.from(start, &self.sizes);
-            self.choose_blocks(device, stream, (&input, pooled), count, &mut tile)?;
+        for start in (0..sizes.rows).step_by(self.tile) {
+            let rows = self.tile.min(sizes.rows - start);
+            let input = input.from_row(start, &sizes);
+            let scores = (rows, &mut tile.block_scores);
+            let block_ids = tile.block_ids.reborrow();
+            let from = (&input, pooled);
+            self.choice
+                .choose(device, stream, from, scores, block_ids)?;
             let indices = indices.from(start * self.topk);
-            self.choose_tokens(device, stream, &input, count, &mut tile, indices)?;
+            self.choose_tokens(device, stream, &input, rows, &mut tile, indices)?;
         }
         Ok(())
-    }
-
-    fn choose_blocks(
-        &self,
-        device: &Device,
-        stream: &CudaStream,
-        (input, pooled): (&Input<'_>, KeySlices<'_>),
-        rows: usize,
-        tile: &mut Tile<'_>,
-    ) -> Result<()> {
-        let (windows, keys) = (input.windows, self.sizes.keys);
-        let scored = block_scores::Args {
-            queries: input.queries,
-            pooled,
-            windows,
-            sizes: Sizes { rows, ..self.sizes },
-            block_size: self.blocks.size,
-            scoring: self.scoring,
-            scores: tile.block_scores.reborrow(),
-        };
-        block_scores::launch(device, stream, &scored)?;
-        let masked = block_mask::Args {
-            scores: tile.block_scores.reborrow(),
-            windows,
-            rows,
-            keys,
-            block_size: self.blocks.size,
-        };
-        block_mask::launch(device, stream, &masked)?;
-        let chosen = block_topk::Args {
-            masked: tile.block_scores.read(),
-            windows,
-            rows,
-            keys,
-            blocks: self.blocks,
-            rank: self.rank,
-            block_ids: tile.block_ids.reborrow(),
-        };
-        block_topk::launch(device, stream, &chosen)
     }
 
     fn choose_tokens(
@@ -226,15 +162,16 @@ impl Plan {
         tile: &mut Tile<'_>,
         indices: DeviceSliceMut<'_, i32>,
     ) -> Result<()> {
-        let (windows, keys, blocks) = (input.windows, self.sizes.keys, self.blocks);
+        let ChooseBlocks { sizes, blocks, .. } = self.choice;
+        let (windows, keys) = (input.windows, sizes.keys);
         let scored = token_scores::Args {
             queries: input.queries,
             keys: input.keys,
             block_ids: tile.block_ids.read(),
             windows,
-            sizes: Sizes { rows, ..self.sizes },
+            sizes: Sizes { rows, ..sizes },
             blocks,
-            scoring: self.scoring,
+            scoring: self.choice.scoring,
             scores: tile.token_scores.reborrow(),
         };
         token_scores::launch(device, stream, &scored)?;
@@ -296,9 +233,9 @@ mod tests {
 
     #[test]
     fn no_column_is_planned_for_blocks_that_do_not_exist() {
-        assert_eq!(plan(1, 1000).blocks.kept, 8);
-        assert_eq!(plan(1, 0).blocks.kept, 1);
-        assert_eq!(plan(1, 1 << 20).blocks.kept, 64);
+        assert_eq!(plan(1, 1000).choice.blocks.kept(), 8);
+        assert_eq!(plan(1, 0).choice.blocks.kept(), 1);
+        assert_eq!(plan(1, 1 << 20).choice.blocks.kept(), 64);
     }
 
     #[test]

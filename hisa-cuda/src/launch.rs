@@ -4,11 +4,13 @@
 //! go on from chunk to chunk by the size of the grid, so that the limit of y is none of theirs.
 
 use crate::device::{Device, Limits, call};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::Unit;
 use crate::slice::Address;
 use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 
+/// Most blocks of threads in x.
+const ROWS_MAX: usize = i32::MAX as usize;
 /// Most blocks of threads in y.
 const CHUNKS_MAX: usize = 65_535;
 /// Blocks of threads per multiprocessor that keep it busy.
@@ -16,21 +18,21 @@ const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
 
 /// The shape of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grid {
+pub(crate) struct Grid {
     /// Blocks of threads in x: rows, or pool blocks.
-    pub rows: usize,
+    rows: usize,
     /// Blocks of threads in y: chunks of a row.
-    pub chunks: usize,
+    chunks: usize,
     /// Threads of a block.
-    pub threads: u32,
+    pub(crate) threads: u32,
     /// Bytes of dynamic shared memory of a block.
-    pub shared: usize,
+    pub(crate) shared: usize,
 }
 
 impl Grid {
     /// One block of `threads` for each row.
     #[must_use]
-    pub const fn rows(rows: usize, threads: u32) -> Self {
+    pub(crate) const fn rows(rows: usize, threads: u32) -> Self {
         Self {
             rows,
             chunks: 1,
@@ -42,7 +44,7 @@ impl Grid {
     /// Rows of `columns`, cut into chunks of at least `chunk` columns, and no more of them than
     /// fill the device.
     #[must_use]
-    pub fn chunked(self, columns: usize, chunk: usize, limits: &Limits) -> Self {
+    pub(crate) fn chunked(self, columns: usize, chunk: usize, limits: &Limits) -> Self {
         let wanted = limits.multiprocessors * BLOCKS_PER_MULTIPROCESSOR;
         let filling = wanted.div_ceil(self.rows.max(1));
         let useful = columns.div_ceil(chunk.max(1));
@@ -54,7 +56,7 @@ impl Grid {
 
     /// Rows of `columns`, one chunk for every `chunk` of them.
     #[must_use]
-    pub fn every(self, columns: usize, chunk: usize) -> Self {
+    pub(crate) fn every(self, columns: usize, chunk: usize) -> Self {
         Self {
             chunks: columns.div_ceil(chunk.max(1)).clamp(1, CHUNKS_MAX),
             ..self
@@ -63,12 +65,34 @@ impl Grid {
 
     /// The same with dynamic shared memory.
     #[must_use]
-    pub const fn shared(self, bytes: usize) -> Self {
+    pub(crate) const fn shared(self, bytes: usize) -> Self {
         Self {
             shared: bytes,
             ..self
         }
     }
+
+    /// The same as the driver takes it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for more than a grid can have.
+    fn config(self) -> Result<LaunchConfig> {
+        Ok(LaunchConfig {
+            grid_dim: (
+                within("blocks of threads in x", self.rows, ROWS_MAX)?,
+                within("blocks of threads in y", self.chunks, CHUNKS_MAX)?,
+                1,
+            ),
+            block_dim: (self.threads, 1, 1),
+            shared_mem_bytes: within("bytes of shared memory", self.shared, ROWS_MAX)?,
+        })
+    }
+}
+
+/// `value` as 32 bits, where it does not exceed `limit`.
+fn within(name: &'static str, value: usize, limit: usize) -> Result<u32> {
+    let narrow = u32::try_from(value).ok().filter(|_| value <= limit);
+    narrow.ok_or(Error::Unsupported { name, value, limit })
 }
 
 /// An argument of a kernel.
@@ -82,7 +106,7 @@ pub(crate) enum Arg {
     Small(i32),
 }
 
-/// A size as kernels take it.
+/// A size that its check keeps below 2^31, as kernels take it.
 pub(crate) const fn size(value: usize) -> Arg {
     Arg::Size(value as i64)
 }
@@ -95,8 +119,8 @@ pub(crate) const fn small(value: usize) -> Arg {
 /// Puts the kernel `entry` on the stream; nothing where there are no rows.
 ///
 /// # Errors
-/// [`crate::Error::Stream`] for a tensor of another stream; [`crate::Error::Compile`],
-/// [`crate::Error::Driver`].
+/// [`Error::Stream`] for a tensor of another stream; [`Error::Unsupported`], [`Error::Compile`],
+/// [`Error::Driver`].
 pub(crate) fn launch(
     device: &Device,
     stream: &CudaStream,
@@ -112,6 +136,7 @@ pub(crate) fn launch(
             address.on(stream)?;
         }
     }
+    let config = grid.config()?;
     let function = device.function(unit, entry)?;
     let mut builder = stream.launch_builder(&function);
     for arg in args {
@@ -121,15 +146,12 @@ pub(crate) fn launch(
             Arg::Small(value) => builder.arg(value),
         };
     }
-    let config = LaunchConfig {
-        grid_dim: (grid.rows as u32, grid.chunks as u32, 1),
-        block_dim: (grid.threads, 1, 1),
-        shared_mem_bytes: grid.shared as u32,
-    };
     // SAFETY: the callers, one per kernel, pass what its signature says, and pointers to tensors
     // they have measured; kernels stay inside those whatever the values are.
     let launched = unsafe { builder.launch(config) };
-    call(&format!("launching {entry}"), launched).map(|_| ())
+    launched
+        .map(drop)
+        .or_else(|error| call(&format!("launching {entry}"), Err(error)))
 }
 
 #[cfg(test)]
@@ -160,6 +182,23 @@ mod tests {
         assert_eq!(cut(100, 8192), 6);
         assert_eq!(cut(1, 0), 1);
         assert_eq!(cut(0, 8192), 32);
+    }
+
+    #[test]
+    fn more_rows_than_a_grid_has_are_refused_and_not_cut_to_32_bits() {
+        assert_eq!(
+            Grid::rows(ROWS_MAX, 256).config().unwrap().grid_dim,
+            (2_147_483_647, 1, 1)
+        );
+        for rows in [ROWS_MAX + 1, (1 << 32) + 1, usize::MAX] {
+            let error = Grid::rows(rows, 256).config().unwrap_err();
+            let expected = Error::Unsupported {
+                name: "blocks of threads in x",
+                value: rows,
+                limit: ROWS_MAX,
+            };
+            assert_eq!(error, expected);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod arena;
 pub mod block_sparse;
+mod choose_blocks;
 pub mod device;
 pub mod dsa;
 pub mod error;
@@ -9,7 +10,7 @@ pub mod hisa;
 pub mod host;
 pub mod incremental;
 pub mod kernel;
-pub mod launch;
+mod launch;
 pub mod numerics;
 mod scorer;
 pub mod scratch;

@@ -40,8 +40,9 @@ const fn exact(h: usize, d: usize) -> (usize, usize) {
 }
 
 /// Warps, and the shared memory that `common/score_mma.cuh` lays out for them: weights, the query
-/// as f16 fragments, two buffers of keys for each warp. Eight warps where two such blocks fit a
-/// multiprocessor, else four.
+/// as f16 fragments, two buffers of keys for each warp. Eight warps where twice their memory stays
+/// within `limit`, what one block may have, so that two such blocks fit a multiprocessor, which has
+/// at least as much; else four.
 fn tensor_cores(h: usize, d: usize, limit: usize) -> (usize, usize) {
     let tiles = h.div_ceil(8);
     let steps = d.div_ceil(16).next_power_of_two().max(2);

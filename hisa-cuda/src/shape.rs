@@ -29,46 +29,47 @@ impl Sizes {
     /// # Errors
     /// [`Error::Unsupported`] above a limit, [`Error::Input`] for zero heads or dimensions.
     pub fn check(&self) -> Result<()> {
-        at_most("M", self.rows, INDEX_MAX)?;
-        at_most("N", self.keys, INDEX_MAX)?;
-        check_size("H", self.heads)?;
-        check_size("D", self.head_dim)?;
+        check_rows_and_keys(self.rows, self.keys)?;
         at_most("H", self.heads, HEADS_MAX)?;
-        at_most("D", self.head_dim, HEAD_DIM_MAX)
+        at_most("D", self.head_dim, HEAD_DIM_MAX)?;
+        check_size("H", self.heads)?;
+        Ok(check_size("D", self.head_dim)?)
     }
 
-    /// Codes of all queries, M*H*D.
+    /// Codes of all queries, M*H*D; `usize::MAX` where the product is larger.
     #[must_use]
     pub const fn query_codes(&self) -> usize {
-        self.rows * self.heads * self.head_dim
+        self.weights().saturating_mul(self.head_dim)
     }
 
-    /// Weights, M*H.
+    /// Weights, M*H; `usize::MAX` where the product is larger.
     #[must_use]
     pub const fn weights(&self) -> usize {
-        self.rows * self.heads
+        self.rows.saturating_mul(self.heads)
     }
 
-    /// Codes of all keys, N*D.
+    /// Codes of all keys, N*D; `usize::MAX` where the product is larger.
     #[must_use]
     pub const fn key_codes(&self) -> usize {
-        self.keys * self.head_dim
+        self.keys.saturating_mul(self.head_dim)
     }
 
     /// Nb, blocks of `b` keys.
+    ///
+    /// # Panics
+    /// For blocks of 0 keys.
     #[must_use]
     pub const fn blocks(&self, b: usize) -> usize {
         block_count(self.keys, b)
     }
 }
 
-/// B blocks and their slots: what every stage between pooling and mapping shares.
+/// Blocks of B keys and their slots: what every stage between pooling and mapping shares. Neither
+/// number is 0, and m*B fits int32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Blocks {
-    /// B, keys of a block.
-    pub size: usize,
-    /// Block columns of a row: m.
-    pub kept: usize,
+    size: usize,
+    kept: usize,
 }
 
 impl Blocks {
@@ -83,6 +84,18 @@ impl Blocks {
         Ok(Self { size, kept })
     }
 
+    /// B, keys of a block.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// m, block columns of a row.
+    #[must_use]
+    pub const fn kept(&self) -> usize {
+        self.kept
+    }
+
     /// S, slots of a row.
     #[must_use]
     pub const fn slots(&self) -> usize {
@@ -94,11 +107,40 @@ impl Blocks {
 ///
 /// # Errors
 /// [`Error::Unsupported`].
-pub const fn at_most(name: &'static str, value: usize, limit: usize) -> Result<()> {
+pub(crate) const fn at_most(name: &'static str, value: usize, limit: usize) -> Result<()> {
     if value > limit {
         return Err(Error::Unsupported { name, value, limit });
     }
     Ok(())
+}
+
+/// That kernels take so many rows and keys.
+///
+/// # Errors
+/// [`Error::Unsupported`].
+pub(crate) fn check_rows_and_keys(rows: usize, keys: usize) -> Result<()> {
+    at_most("M", rows, INDEX_MAX)?;
+    at_most("N", keys, INDEX_MAX)
+}
+
+/// That kernels keep so many tokens of a row.
+///
+/// # Errors
+/// [`Error::Input`] for none, [`Error::Unsupported`] above the limit.
+pub(crate) fn check_topk(topk: usize) -> Result<()> {
+    at_most("topk_tokens", topk, TOPK_TOKENS_MAX)?;
+    Ok(check_size("topk_tokens", topk)?)
+}
+
+/// Elements of a tensor with that many rows and columns.
+///
+/// # Errors
+/// [`Error::Unsupported`] where no memory could hold so many bytes; `value` is then `usize::MAX`
+/// for every number past it.
+pub(crate) fn elements(tensor: &'static str, rows: usize, columns: usize) -> Result<usize> {
+    let value = rows.saturating_mul(columns);
+    at_most(tensor, value, isize::MAX as usize)?;
+    Ok(value)
 }
 
 #[cfg(test)]
@@ -117,6 +159,23 @@ mod tests {
         assert_eq!(SIZES.query_codes(), 2_147_491_840);
         assert_eq!(SIZES.key_codes(), 2_147_483_776);
         assert_eq!(SIZES.blocks(128), 131_073);
+    }
+
+    #[test]
+    fn products_past_64_bits_are_refused_by_name() {
+        let huge = Sizes {
+            rows: usize::MAX,
+            keys: usize::MAX,
+            ..SIZES
+        };
+        let saturated = [huge.query_codes(), huge.weights(), huge.key_codes()];
+        assert_eq!(saturated, [usize::MAX; 3]);
+        assert_eq!(elements("x", INDEX_MAX, INDEX_MAX), Ok(INDEX_MAX.pow(2)));
+        for (rows, columns) in [(usize::MAX, 2), (1 << 32, 1 << 31), (1 << 33, 1 << 33)] {
+            let refused = elements("x", rows, columns);
+            let named = matches!(refused, Err(Error::Unsupported { name: "x", .. }));
+            assert!(named, "{rows} {columns}: {refused:?}");
+        }
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn rows_and_blocks_past_two_to_the_31_are_where_they_belong() {
             scoring,
         );
         let alone = Sizes { rows: 1, ..sizes };
-        let input = large.slices(&stream).from(rows - 1, &sizes);
+        let input = large.slices(&stream).from_row(rows - 1, &sizes);
         let mut last_ids = zeros::<i32>(&stream, 64);
         stream.memcpy_htod(&ids, &mut last_ids).unwrap();
         let row = choose(device, &stream, &input, (&last_ids, alone), scoring);

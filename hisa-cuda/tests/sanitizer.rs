@@ -239,8 +239,9 @@ impl Run<'_> {
     ) {
         let mut whole = self.raw(sizes.0 * sizes.2.slots());
         let ids = DeviceSlice::of(ids, &self.stream);
-        let indices = DeviceSliceMut::of(&mut whole, &self.stream);
-        block_sparse::indices(self.device, &self.stream, ids, windows, sizes, &indices).unwrap();
+        let mut indices = DeviceSliceMut::of(&mut whole, &self.stream);
+        let indices = &mut indices;
+        block_sparse::indices(self.device, &self.stream, ids, windows, sizes, indices).unwrap();
     }
 
     /// Stages 6 to 8.

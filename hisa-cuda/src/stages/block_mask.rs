@@ -4,6 +4,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::kernel::Unit;
 use crate::launch::{Arg, Grid, launch as put, size};
+use crate::shape::{check_rows_and_keys, elements};
 use crate::slice::DeviceSliceMut;
 use crate::stages::WindowSlices;
 use cudarc::driver::CudaStream;
@@ -31,20 +32,28 @@ pub struct Args<'a> {
 /// Masks block scores in place.
 ///
 /// # Errors
-/// [`crate::Error::Length`]; those of compiling and launching.
+/// [`crate::Error::Unsupported`], [`crate::Error::Length`]; those of compiling and launching.
 pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<()> {
+    let arguments = arguments(args)?;
+    let blocks = block_count(args.keys, args.block_size);
+    let grid = Grid::rows(args.rows, THREADS).every(blocks, CHUNK);
+    let kernel = (Unit::BlockMask, "block_mask");
+    put(device, stream, kernel, grid, &arguments)
+}
+
+/// What the kernel is given, checked.
+pub(super) fn arguments(args: &Args<'_>) -> Result<[Arg; 6]> {
+    check_rows_and_keys(args.rows, args.keys)?;
     check_size("block_size", args.block_size)?;
     let blocks = block_count(args.keys, args.block_size);
     let (ks, ke) = args.windows.holding(args.rows)?;
-    let arguments = [
-        Arg::Pointer(args.scores.holding("block_scores", args.rows * blocks)?),
+    let len = elements("block_scores", args.rows, blocks)?;
+    Ok([
+        Arg::Pointer(args.scores.holding("block_scores", len)?),
         Arg::Pointer(ks),
         Arg::Pointer(ke),
         size(args.keys),
         size(blocks),
         size(args.block_size),
-    ];
-    let grid = Grid::rows(args.rows, THREADS).every(blocks, CHUNK);
-    let kernel = (Unit::BlockMask, "block_mask");
-    put(device, stream, kernel, grid, &arguments)
+    ])
 }

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::kernel::Unit;
 use crate::launch::{Arg, launch as put, size, small};
 use crate::scorer;
-use crate::shape::Sizes;
+use crate::shape::{Sizes, elements};
 use crate::slice::DeviceSliceMut;
 use crate::stages::{KeySlices, QuerySlices, Scoring, WindowSlices};
 use cudarc::driver::CudaStream;
@@ -35,6 +35,18 @@ pub struct Args<'a> {
 /// # Errors
 /// [`crate::Error::Unsupported`], [`crate::Error::Length`]; those of compiling and launching.
 pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<()> {
+    let arguments = arguments(args)?;
+    let blocks = args.sizes.blocks(args.block_size);
+    let grid = scorer::grid(args.scoring, &args.sizes, blocks, device.limits())?;
+    let entry = match args.scoring {
+        Scoring::Exact => "block_scores_exact",
+        Scoring::TensorCores => "block_scores_mma",
+    };
+    put(device, stream, (Unit::BlockScores, entry), grid, &arguments)
+}
+
+/// What the kernel is given, checked.
+pub(super) fn arguments(args: &Args<'_>) -> Result<[Arg; 12]> {
     let sizes = args.sizes;
     sizes.check()?;
     check_size("block_size", args.block_size)?;
@@ -44,24 +56,19 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
     let (pooled_k, pooled_scale) =
         args.pooled
             .holding(("pooled_k", "pooled_scale"), blocks, sizes.head_dim)?;
-    let arguments = [
+    let len = elements("block_scores", sizes.rows, blocks)?;
+    Ok([
         Arg::Pointer(q),
         Arg::Pointer(weights),
         Arg::Pointer(pooled_k),
         Arg::Pointer(pooled_scale),
         Arg::Pointer(ks),
         Arg::Pointer(ke),
-        Arg::Pointer(args.scores.holding("block_scores", sizes.rows * blocks)?),
+        Arg::Pointer(args.scores.holding("block_scores", len)?),
         size(sizes.keys),
         size(blocks),
         small(sizes.heads),
         small(sizes.head_dim),
         size(args.block_size),
-    ];
-    let grid = scorer::grid(args.scoring, &sizes, blocks, device.limits())?;
-    let entry = match args.scoring {
-        Scoring::Exact => "block_scores_exact",
-        Scoring::TensorCores => "block_scores_mma",
-    };
-    put(device, stream, (Unit::BlockScores, entry), grid, &arguments)
+    ])
 }

@@ -4,7 +4,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::kernel::Unit;
 use crate::launch::{Arg, Grid, launch as put, size};
-use crate::shape::Blocks;
+use crate::shape::{Blocks, check_rows_and_keys, elements};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::stages::WindowSlices;
 use cudarc::driver::CudaStream;
@@ -38,23 +38,10 @@ pub struct Args<'a> {
 /// Chooses the blocks of every row, in ascending order, then -1.
 ///
 /// # Errors
-/// [`crate::Error::Length`]; those of compiling and launching.
+/// [`crate::Error::Unsupported`], [`crate::Error::Length`]; those of compiling and launching.
 pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<()> {
-    let Blocks { size: b, kept } = args.blocks;
-    let blocks = block_count(args.keys, b);
-    let (ks, ke) = args.windows.holding(args.rows)?;
-    let arguments = [
-        Arg::Pointer(args.masked.holding("block_mask", args.rows * blocks)?),
-        Arg::Pointer(ks),
-        Arg::Pointer(ke),
-        Arg::Pointer(args.block_ids.holding("block_ids", args.rows * kept)?),
-        size(args.keys),
-        size(blocks),
-        size(b),
-        size(kept),
-        Arg::Small(i32::from(args.rank == Rank::Bf16)),
-    ];
-    let threads = if blocks > LONG_ROW {
+    let arguments = arguments(args)?;
+    let threads = if block_count(args.keys, args.blocks.size()) > LONG_ROW {
         LONG_ROW_THREADS
     } else {
         THREADS
@@ -62,4 +49,25 @@ pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<(
     let grid = Grid::rows(args.rows, threads);
     let kernel = (Unit::BlockTopk, "block_topk");
     put(device, stream, kernel, grid, &arguments)
+}
+
+/// What the kernel is given, checked.
+pub(super) fn arguments(args: &Args<'_>) -> Result<[Arg; 9]> {
+    check_rows_and_keys(args.rows, args.keys)?;
+    let (b, kept) = (args.blocks.size(), args.blocks.kept());
+    let blocks = block_count(args.keys, b);
+    let (ks, ke) = args.windows.holding(args.rows)?;
+    let masked = elements("block_mask", args.rows, blocks)?;
+    let ids = elements("block_ids", args.rows, kept)?;
+    Ok([
+        Arg::Pointer(args.masked.holding("block_mask", masked)?),
+        Arg::Pointer(ks),
+        Arg::Pointer(ke),
+        Arg::Pointer(args.block_ids.holding("block_ids", ids)?),
+        size(args.keys),
+        size(blocks),
+        size(b),
+        size(kept),
+        Arg::Small(i32::from(args.rank == Rank::Bf16)),
+    ])
 }

@@ -4,10 +4,11 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::kernel::Unit;
 use crate::launch::{Arg, Grid, launch as put, size};
-use crate::shape::Blocks;
+use crate::shape::{Blocks, at_most, check_rows_and_keys, elements};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::stages::WindowSlices;
 use cudarc::driver::CudaStream;
+use hisa_ref::params::INDEX_MAX;
 
 const THREADS: u32 = 256;
 /// Columns of a block of threads.
@@ -37,23 +38,31 @@ pub struct Args<'a> {
 /// Maps slots to `key - ks`. A slot that stands for no key of the window becomes -1.
 ///
 /// # Errors
-/// [`crate::Error::Length`]; those of compiling and launching.
+/// [`crate::Error::Unsupported`], [`crate::Error::Length`]; those of compiling and launching.
 pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<()> {
-    let Blocks { size: b, kept } = args.blocks;
-    let ids = args.rows * args.topk;
+    let arguments = arguments(args)?;
+    let grid = Grid::rows(args.rows, THREADS).every(args.topk, CHUNK);
+    let kernel = (Unit::IndexMap, "index_map");
+    put(device, stream, kernel, grid, &arguments)
+}
+
+/// What the kernel is given, checked.
+pub(super) fn arguments(args: &Args<'_>) -> Result<[Arg; 9]> {
+    check_rows_and_keys(args.rows, args.keys)?;
+    at_most("topk_tokens", args.topk, INDEX_MAX)?;
+    let (b, kept) = (args.blocks.size(), args.blocks.kept());
+    let ids = elements("block_ids", args.rows, kept)?;
+    let slots = elements("slots", args.rows, args.topk)?;
     let (ks, ke) = args.windows.holding(args.rows)?;
-    let arguments = [
-        Arg::Pointer(args.slots.holding("slots", ids)?),
-        Arg::Pointer(args.block_ids.holding("block_ids", args.rows * kept)?),
+    Ok([
+        Arg::Pointer(args.slots.holding("slots", slots)?),
+        Arg::Pointer(args.block_ids.holding("block_ids", ids)?),
         Arg::Pointer(ks),
         Arg::Pointer(ke),
-        Arg::Pointer(args.indices.holding("indices", ids)?),
+        Arg::Pointer(args.indices.holding("indices", slots)?),
         size(args.keys),
         size(b),
         size(kept),
         size(args.topk),
-    ];
-    let grid = Grid::rows(args.rows, THREADS).every(args.topk, CHUNK);
-    let kernel = (Unit::IndexMap, "index_map");
-    put(device, stream, kernel, grid, &arguments)
+    ])
 }

@@ -1,9 +1,15 @@
 //! The eight stages, in order, each with what its kernel is given.
 //!
 //! Every `launch` checks sizes and lengths, puts one kernel on the stream and returns: it neither
-//! allocates device memory nor waits. Tensors of another stream are refused ([`crate::slice`],
-//! "Streams"). What depends on values is the caller's to check, as the
-//! types of `hisa_ref` do; kernels read and write inside the given tensors whatever they hold.
+//! allocates device memory nor waits, except that the first use of a stage on a device compiles and
+//! loads its kernels. [`crate::Device::load`] does that beforehand, as it has to for a stream that
+//! is being captured. Tensors of another stream are refused ([`crate::slice`], "Streams"). What
+//! depends on values is the caller's to check, as the types of `hisa_ref` do; kernels read and
+//! write inside the given tensors whatever they hold.
+//!
+//! Arguments own the slices of their outputs, which nobody else may use meanwhile, so `launch`
+//! takes them by shared reference and the same arguments may be launched again. What
+//! [`crate::DeviceSliceMut::read`] gives of an output is for what follows on the same stream.
 
 pub mod block_mask;
 pub mod block_pool;
@@ -14,8 +20,11 @@ pub mod quantize;
 pub mod token_scores;
 pub mod token_topk;
 
+#[cfg(test)]
+mod tests;
+
 use crate::error::Result;
-use crate::shape::Sizes;
+use crate::shape::{Sizes, elements};
 use crate::slice::{Address, DeviceSlice};
 
 /// `ks` and `ke` of every row (SPEC W).
@@ -30,7 +39,7 @@ pub struct WindowSlices<'a> {
 impl<'a> WindowSlices<'a> {
     /// The windows from row `start` on.
     #[must_use]
-    pub const fn from(self, start: usize) -> Self {
+    pub const fn from_row(self, start: usize) -> Self {
         Self {
             ks: self.ks.from(start),
             ke: self.ke.from(start),
@@ -67,7 +76,7 @@ pub struct QuerySlices<'a> {
 impl QuerySlices<'_> {
     /// The queries from row `start` on.
     #[must_use]
-    pub const fn from(self, start: usize, heads: usize, head_dim: usize) -> Self {
+    pub const fn from_row(self, start: usize, heads: usize, head_dim: usize) -> Self {
         Self {
             q: self.q.from(start * heads * head_dim),
             weights: self.weights.from(start * heads),
@@ -96,7 +105,8 @@ impl KeySlices<'_> {
         len: usize,
         head_dim: usize,
     ) -> Result<(Address, Address)> {
-        let codes = self.codes.holding(codes, len * head_dim)?;
+        let needed = elements(codes, len, head_dim)?;
+        let codes = self.codes.holding(codes, needed)?;
         Ok((codes, self.scales.holding(scales, len)?))
     }
 }
@@ -115,11 +125,11 @@ pub struct Input<'a> {
 impl Input<'_> {
     /// The input from row `start` on; the keys stay what they are.
     #[must_use]
-    pub const fn from(self, start: usize, sizes: &Sizes) -> Self {
+    pub const fn from_row(self, start: usize, sizes: &Sizes) -> Self {
         Self {
-            queries: self.queries.from(start, sizes.heads, sizes.head_dim),
+            queries: self.queries.from_row(start, sizes.heads, sizes.head_dim),
             keys: self.keys,
-            windows: self.windows.from(start),
+            windows: self.windows.from_row(start),
         }
     }
 }

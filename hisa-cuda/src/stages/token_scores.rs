@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::kernel::Unit;
 use crate::launch::{Arg, launch as put, size, small};
 use crate::scorer;
-use crate::shape::{Blocks, Sizes};
+use crate::shape::{Blocks, Sizes, elements};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::stages::{KeySlices, QuerySlices, Scoring, WindowSlices};
 use cudarc::driver::CudaStream;
@@ -36,37 +36,39 @@ pub struct Args<'a> {
 /// # Errors
 /// [`crate::Error::Unsupported`], [`crate::Error::Length`]; those of compiling and launching.
 pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<()> {
+    let arguments = arguments(args)?;
+    let columns = args.blocks.slots();
+    let grid = scorer::grid(args.scoring, &args.sizes, columns, device.limits())?;
+    let entry = match args.scoring {
+        Scoring::Exact => "token_scores_exact",
+        Scoring::TensorCores => "token_scores_mma",
+    };
+    put(device, stream, (Unit::TokenScores, entry), grid, &arguments)
+}
+
+/// What the kernel is given, checked.
+pub(super) fn arguments(args: &Args<'_>) -> Result<[Arg; 13]> {
     let (sizes, blocks) = (args.sizes, args.blocks);
     sizes.check()?;
     let (ks, ke) = args.windows.holding(sizes.rows)?;
     let (q, weights) = args.queries.holding(&sizes)?;
     let names = ("k", "k_scale");
     let (k, k_scale) = args.keys.holding(names, sizes.keys, sizes.head_dim)?;
-    let ids = args
-        .block_ids
-        .holding("block_ids", sizes.rows * blocks.kept)?;
-    let scores = args
-        .scores
-        .holding("token_scores", sizes.rows * blocks.slots())?;
-    let arguments = [
+    let ids = elements("block_ids", sizes.rows, blocks.kept())?;
+    let scores = elements("token_scores", sizes.rows, blocks.slots())?;
+    Ok([
         Arg::Pointer(q),
         Arg::Pointer(weights),
         Arg::Pointer(k),
         Arg::Pointer(k_scale),
-        Arg::Pointer(ids),
+        Arg::Pointer(args.block_ids.holding("block_ids", ids)?),
         Arg::Pointer(ks),
         Arg::Pointer(ke),
-        Arg::Pointer(scores),
+        Arg::Pointer(args.scores.holding("token_scores", scores)?),
         size(sizes.keys),
         small(sizes.heads),
         small(sizes.head_dim),
-        size(blocks.size),
-        size(blocks.kept),
-    ];
-    let grid = scorer::grid(args.scoring, &sizes, blocks.slots(), device.limits())?;
-    let entry = match args.scoring {
-        Scoring::Exact => "token_scores_exact",
-        Scoring::TensorCores => "token_scores_mma",
-    };
-    put(device, stream, (Unit::TokenScores, entry), grid, &arguments)
+        size(blocks.size()),
+        size(blocks.kept()),
+    ])
 }

@@ -4,11 +4,10 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::kernel::Unit;
 use crate::launch::{Arg, Grid, launch as put, size, small};
-use crate::shape::{Blocks, TOPK_TOKENS_MAX, at_most};
+use crate::shape::{Blocks, check_rows_and_keys, check_topk, elements};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::stages::WindowSlices;
 use cudarc::driver::CudaStream;
-use hisa_ref::params::check_size;
 
 const THREADS: u32 = 512;
 /// Most slots of a row whose ranks are kept in shared memory, and most winners beside them:
@@ -42,32 +41,44 @@ pub struct Args<'a> {
 /// # Errors
 /// [`crate::Error::Unsupported`], [`crate::Error::Length`]; those of compiling and launching.
 pub fn launch(device: &Device, stream: &CudaStream, args: &Args<'_>) -> Result<()> {
-    check_size("topk_tokens", args.topk)?;
-    at_most("topk_tokens", args.topk, TOPK_TOKENS_MAX)?;
+    let arguments = arguments(args)?;
+    let (capacity, cached) = places(args);
+    let shared = shared_bytes(capacity) + cached_bytes(cached);
+    let grid = Grid::rows(args.rows, THREADS).shared(shared);
+    let kernel = (Unit::TokenTopk, "token_topk");
+    put(device, stream, kernel, grid, &arguments)
+}
+
+/// What the kernel is given, checked.
+pub(super) fn arguments(args: &Args<'_>) -> Result<[Arg; 11]> {
+    check_rows_and_keys(args.rows, args.keys)?;
+    check_topk(args.topk)?;
     let (blocks, rows) = (args.blocks, args.rows);
-    let capacity = winners(args.topk, blocks.slots());
-    let cached = cached_slots(capacity, blocks.slots());
+    let (capacity, cached) = places(args);
     let (ks, ke) = args.windows.holding(rows)?;
-    let scores = args
-        .token_scores
-        .holding("token_scores", rows * blocks.slots())?;
-    let arguments = [
-        Arg::Pointer(scores),
-        Arg::Pointer(args.block_ids.holding("block_ids", rows * blocks.kept)?),
+    let scores = elements("token_scores", rows, blocks.slots())?;
+    let ids = elements("block_ids", rows, blocks.kept())?;
+    let slots = elements("slots", rows, args.topk)?;
+    Ok([
+        Arg::Pointer(args.token_scores.holding("token_scores", scores)?),
+        Arg::Pointer(args.block_ids.holding("block_ids", ids)?),
         Arg::Pointer(ks),
         Arg::Pointer(ke),
-        Arg::Pointer(args.slots.holding("slots", rows * args.topk)?),
+        Arg::Pointer(args.slots.holding("slots", slots)?),
         size(args.keys),
-        size(blocks.size),
-        size(blocks.kept),
+        size(blocks.size()),
+        size(blocks.kept()),
         size(args.topk),
         small(capacity),
         small(cached),
-    ];
-    let shared = shared_bytes(capacity) + cached_bytes(cached);
-    let grid = Grid::rows(rows, THREADS).shared(shared);
-    let kernel = (Unit::TokenTopk, "token_topk");
-    put(device, stream, kernel, grid, &arguments)
+    ])
+}
+
+/// Places for winners, and slots whose ranks are kept beside them.
+fn places(args: &Args<'_>) -> (usize, usize) {
+    let slots = args.blocks.slots();
+    let capacity = winners(args.topk, slots);
+    (capacity, cached_slots(capacity, slots))
 }
 
 /// Places for the winners of a row, a power of two as the sort wants it.

@@ -44,11 +44,11 @@ pub(super) fn launch(
     let mut indices = staged.i32_out(arena, "indices")?;
     match job.op {
         Op::Dsa => {
-            let scores = staged.f32_out(arena, "flat_scores")?;
-            dsa::flat_scores(device, &stream, &input, &sizes, scoring, &scores)?;
+            let mut scores = staged.f32_out(arena, "flat_scores")?;
+            dsa::flat_scores(device, &stream, &input, &sizes, scoring, &mut scores)?;
             let counts = (job.m, job.n, topk);
             let (scores, windows) = (scores.read(), input.windows);
-            dsa::flat_topk(device, &stream, scores, windows, counts, &indices)?;
+            dsa::flat_topk(device, &stream, scores, windows, counts, &mut indices)?;
         }
         Op::BlockSparse => {
             let plan = block_sparse::Plan::new(device, sizes, &job.params, scoring)?;

@@ -1,5 +1,5 @@
 // The portable scorer: SPEC S.1 in the arithmetic of mma.sync m16n8k16 over f16, which holds every
-// e4m3 value. Its bits are those of hisa_ref::model, class hopper-hgmma-f16 (sm_90 and later) or
+// e4m3 value. Its bits are those of hisa_ref::model, class hopper-hgmma-f16 (sm_90 and sm_100) or
 // ampere-hmma-f16 (sm_80, sm_89), epilogue DeepGemmSm90 fused, scale outside, NaN kept (S.7).
 //
 // A CTA scores one row, blockIdx.x, against an equal share of its columns, blockIdx.y of gridDim.y.

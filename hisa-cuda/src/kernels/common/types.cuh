@@ -52,7 +52,7 @@ struct BlockWindow {
     i64 first;
     i64 last;
 
-    __device__ __forceinline__ i64 length() const { return last - first; }
+    // Whether the window touches that block.
     __device__ __forceinline__ bool contains(i64 block) const {
         return first <= block && block < last;
     }

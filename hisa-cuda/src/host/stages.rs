@@ -1,69 +1,25 @@
-//! The indexer on arrays in host memory: copy in, run, copy out. For tests and small tools; whoever
-//! serves a model keeps tensors on the device and calls the stages and plans.
+//! One stage on arrays in host memory. What the reference and the kernels refuse is refused before
+//! anything is copied.
 
-use crate::arena::{Arena, Place, Plain};
-use crate::device::{Device, allocated};
+use super::Host;
+use super::staged::{bytes, sizes};
 use crate::error::Result;
-use crate::shape::{Blocks, Sizes};
-use crate::slice::DeviceSliceMut;
+use crate::shape::{Blocks, HEAD_DIM_MAX, at_most, check_topk};
 use crate::stages::{
-    Input, KeySlices, QuerySlices, Scoring, WindowSlices, block_mask, block_pool, block_scores,
-    block_topk, index_map, quantize, token_scores, token_topk,
+    Scoring, block_mask, block_pool, block_scores, block_topk, index_map, quantize, token_scores,
+    token_topk,
 };
-use crate::{dsa, hisa};
-use cudarc::driver::{CudaSlice, CudaStream};
 use hisa_ref::input::{check_dims_match, check_windows};
+use hisa_ref::params::{block_count, check_size};
 use hisa_ref::stages::block_pool::Pooled;
 use hisa_ref::stages::check_rows;
 use hisa_ref::stages::index_map::check_slots;
 use hisa_ref::stages::quantize::{self as quantize_rules, QuantizeOptions, Quantized};
 use hisa_ref::stages::token_scores::check_block_ids;
-use hisa_ref::{E4M3, HisaParams, IndexerInput, Keys, Queries, Rank, Windows};
+use hisa_ref::{E4M3, IndexerInput, Keys, Queries, Rank, Windows};
 use ndarray::{Array1, Array2, ArrayView2};
-use std::sync::Arc;
-
-/// A GPU with staging memory and a workspace, both reused from call to call.
-#[derive(Debug)]
-pub struct Host {
-    device: Device,
-    arena: Arena,
-    workspace: CudaSlice<u8>,
-}
-
-/// Bytes the staging memory starts with.
-const FIRST_ARENA: usize = 1 << 20;
 
 impl Host {
-    /// The GPU of that number with a stream of its own.
-    ///
-    /// # Errors
-    /// As [`Device::open`].
-    pub fn open(ordinal: usize) -> Result<Self> {
-        Self::of(Device::open(ordinal)?)
-    }
-
-    /// An opened GPU.
-    ///
-    /// # Errors
-    /// [`crate::Error::OutOfMemory`], [`crate::Error::Driver`].
-    pub fn of(device: Device) -> Result<Self> {
-        let stream = device.stream()?;
-        let arena = Arena::new(&device, &stream, FIRST_ARENA)?;
-        // SAFETY: kernels write what they read of a workspace.
-        let workspace = unsafe { stream.alloc::<u8>(FIRST_ARENA) };
-        Ok(Self {
-            workspace: allocated("the workspace", FIRST_ARENA, workspace)?,
-            device,
-            arena,
-        })
-    }
-
-    /// The GPU.
-    #[must_use]
-    pub const fn device(&self) -> &Device {
-        &self.device
-    }
-
     /// `codes` and `scale` of `[rows, D]` (SPEC 1).
     ///
     /// # Errors
@@ -77,7 +33,7 @@ impl Host {
         let (rows, head_dim) = x.dim();
         let owned = x.as_standard_layout();
         let values = owned.as_slice().unwrap_or_default();
-        self.start(9 * values.len() + 4 * rows, 3)?;
+        self.start(5 * values.len() + 4 * rows, 3)?;
         let x = self.arena.put(values)?;
         let (codes, scale) = (
             self.arena.reserve::<u8>(x.len())?,
@@ -106,9 +62,10 @@ impl Host {
     /// # Errors
     /// [`crate::Error::Unsupported`]; those of the device.
     pub fn block_pool(&mut self, keys: &Keys<'_>, block_size: usize) -> Result<Pooled> {
-        hisa_ref::params::check_size("block_size", block_size)?;
+        check_size("block_size", block_size)?;
         let (n, d) = (keys.len(), keys.head_dim());
-        let blocks = hisa_ref::params::block_count(n, block_size);
+        at_most("D", d, HEAD_DIM_MAX)?;
+        let blocks = block_count(n, block_size);
         self.start((n + blocks) * (d + 4), 4)?;
         let staged = self.put_keys(keys)?;
         let pooled_k = self.arena.reserve::<u8>(blocks * d)?;
@@ -144,10 +101,11 @@ impl Host {
         block_size: usize,
         scoring: Scoring,
     ) -> Result<Array2<f32>> {
-        hisa_ref::params::check_size("block_size", block_size)?;
+        check_size("block_size", block_size)?;
         check_dims_match(queries, pooled, "pooled_k")?;
         check_windows(queries, windows.n(), windows)?;
         let sizes = sizes(queries, windows.n());
+        sizes.check()?;
         let columns = sizes.blocks(block_size);
         self.start(bytes(&sizes, pooled.len()) + 4 * sizes.rows * columns, 7)?;
         let staged = self.put_input(queries, pooled, windows)?;
@@ -178,7 +136,7 @@ impl Host {
         windows: &Windows,
         block_size: usize,
     ) -> Result<()> {
-        let columns = Self::check_block_scores(scores.dim(), windows, block_size)?;
+        let columns = check_block_scores(scores.dim(), windows, block_size)?;
         let owned = scores.as_standard_layout().into_owned();
         let rows = windows.len();
         self.start(4 * owned.len() + 8 * rows, 3)?;
@@ -210,7 +168,7 @@ impl Host {
         rank: Rank,
     ) -> Result<Array2<i32>> {
         let blocks = Blocks::new(block_size, block_topk)?;
-        Self::check_block_scores(masked.dim(), windows, block_size)?;
+        check_block_scores(masked.dim(), windows, block_size)?;
         let owned = masked.as_standard_layout();
         let rows = windows.len();
         self.start(4 * owned.len() + 4 * rows * (2 + block_topk), 4)?;
@@ -245,10 +203,11 @@ impl Host {
         scoring: Scoring,
     ) -> Result<Array2<f32>> {
         let sizes = sizes(input.queries(), input.keys().len());
+        sizes.check()?;
         let blocks = Blocks::new(block_size, block_ids.ncols())?;
         check_ids(block_ids, input.windows(), blocks)?;
         let columns = blocks.slots();
-        let row = 4 * (columns + blocks.kept);
+        let row = 4 * (columns + blocks.kept());
         self.start(bytes(&sizes, sizes.keys) + sizes.rows * row, 8)?;
         let staged = self.put_input(input.queries(), input.keys(), input.windows())?;
         let ids = self.put_matrix(block_ids)?;
@@ -287,8 +246,9 @@ impl Host {
         check_ids(block_ids, windows, blocks)?;
         let (dim, columns) = (token_scores.dim(), blocks.slots());
         check_rows("token_scores", dim, windows, columns, "S", block_size)?;
+        check_topk(topk)?;
         let rows = windows.len();
-        self.start(4 * rows * (2 + columns + blocks.kept + topk), 5)?;
+        self.start(4 * rows * (2 + columns + blocks.kept() + topk), 5)?;
         let staged = self.put_windows(windows)?;
         let ids = self.put_matrix(block_ids)?;
         let scores = self.put_matrix(token_scores)?;
@@ -323,7 +283,7 @@ impl Host {
         let blocks = Blocks::new(block_size, block_ids.ncols())?;
         check_slots(slots, block_ids, windows, block_size)?;
         let (rows, topk) = slots.dim();
-        self.start(4 * rows * (2 + blocks.kept + 2 * topk), 5)?;
+        self.start(4 * rows * (2 + blocks.kept() + 2 * topk), 5)?;
         let staged = self.put_windows(windows)?;
         let ids = self.put_matrix(block_ids)?;
         let slots = self.put_matrix(slots)?;
@@ -343,213 +303,20 @@ impl Host {
         self.arena.download()?;
         self.matrix(indices, (rows, topk))
     }
+}
 
-    /// `indices` of the whole indexer (SPEC 9.1).
-    ///
-    /// # Errors
-    /// [`crate::Error::Unsupported`]; those of the device.
-    pub fn hisa(
-        &mut self,
-        input: &IndexerInput<'_>,
-        params: &HisaParams,
-        scoring: Scoring,
-    ) -> Result<Array2<i32>> {
-        let sizes = sizes(input.queries(), input.keys().len());
-        let plan = hisa::Plan::new(&self.device, sizes, params, scoring)?;
-        self.indexer(
-            input,
-            plan.workspace_bytes(),
-            params.topk_tokens(),
-            |on, input, space, out| plan.run(on.0, on.1, input, space, out),
-        )
-    }
-
-    /// `indices` of the flat indexer (SPEC 9.2).
-    ///
-    /// # Errors
-    /// As [`Self::hisa`].
-    pub fn dsa(
-        &mut self,
-        input: &IndexerInput<'_>,
-        topk: usize,
-        scoring: Scoring,
-    ) -> Result<Array2<i32>> {
-        let sizes = sizes(input.queries(), input.keys().len());
-        let plan = dsa::Plan::new(&self.device, sizes, topk, scoring)?;
-        self.indexer(
-            input,
-            plan.workspace_bytes(),
-            topk,
-            |on, input, space, out| plan.run(on.0, on.1, input, space, out),
-        )
-    }
-
-    fn indexer(
-        &mut self,
-        input: &IndexerInput<'_>,
-        workspace_bytes: usize,
-        topk: usize,
-        run: impl FnOnce(
-            (&Device, &CudaStream),
-            &Input<'_>,
-            &mut DeviceSliceMut<'_, u8>,
-            &mut DeviceSliceMut<'_, i32>,
-        ) -> Result<()>,
-    ) -> Result<Array2<i32>> {
-        let sizes = sizes(input.queries(), input.keys().len());
-        self.start(bytes(&sizes, sizes.keys) + 4 * sizes.rows * topk, 7)?;
-        self.make_room(workspace_bytes)?;
-        let staged = self.put_input(input.queries(), input.keys(), input.windows())?;
-        let indices = self.arena.reserve::<i32>(sizes.rows * topk)?;
-        self.arena.upload()?;
-        let stream = Arc::clone(self.arena.stream());
-        let mut space = DeviceSliceMut::of(&mut self.workspace, &stream);
-        let slices = staged.slices(&self.arena);
-        let mut out = self.arena.write(indices);
-        run((&self.device, &stream), &slices, &mut space, &mut out)?;
-        self.arena.download()?;
-        self.matrix(indices, (sizes.rows, topk))
-    }
-
-    /// Nb, where the matrix has that many columns.
-    fn check_block_scores(
-        dim: (usize, usize),
-        windows: &Windows,
-        block_size: usize,
-    ) -> Result<usize> {
-        hisa_ref::params::check_size("block_size", block_size)?;
-        let columns = hisa_ref::params::block_count(windows.n(), block_size);
-        check_rows("block_scores", dim, windows, columns, "Nb", block_size)?;
-        Ok(columns)
-    }
-
-    fn make_room(&mut self, bytes: usize) -> Result<()> {
-        if self.workspace.len() < bytes {
-            // SAFETY: kernels write what they read of a workspace.
-            let larger = unsafe { self.arena.stream().alloc::<u8>(bytes) };
-            self.workspace = allocated("the workspace", bytes, larger)?;
-        }
-        Ok(())
-    }
-
-    fn start(&mut self, bytes: usize, tensors: usize) -> Result<()> {
-        self.arena.start(&self.device, bytes, tensors)
-    }
-
-    fn put_matrix<T: Plain>(&mut self, matrix: ArrayView2<'_, T>) -> Result<Place<T>> {
-        let owned = matrix.as_standard_layout();
-        self.arena.put(owned.as_slice().unwrap_or_default())
-    }
-
-    fn put_windows(&mut self, windows: &Windows) -> Result<StagedWindows> {
-        let rows = windows.rows();
-        let ks: Vec<i32> = rows.iter().map(|window| window.ks).collect();
-        let ke: Vec<i32> = rows.iter().map(|window| window.ke).collect();
-        Ok(StagedWindows {
-            ks: self.arena.put(&ks)?,
-            ke: self.arena.put(&ke)?,
-        })
-    }
-
-    fn put_keys(&mut self, keys: &Keys<'_>) -> Result<StagedKeys> {
-        Ok(StagedKeys {
-            codes: self.arena.put(keys.codes())?.cast(),
-            scales: self.arena.put(keys.scales())?,
-        })
-    }
-
-    fn put_input(
-        &mut self,
-        queries: &Queries<'_>,
-        keys: &Keys<'_>,
-        windows: &Windows,
-    ) -> Result<StagedInput> {
-        Ok(StagedInput {
-            q: self.arena.put(queries.codes())?.cast(),
-            weights: self.arena.put(queries.weights())?,
-            keys: self.put_keys(keys)?,
-            windows: self.put_windows(windows)?,
-        })
-    }
-
-    fn matrix<T: Plain>(&self, place: Place<T>, shape: (usize, usize)) -> Result<Array2<T>> {
-        let values = self.arena.get(place)?.to_vec();
-        Ok(Array2::from_shape_vec(shape, values)
-            .unwrap_or_else(|_| unreachable!("rows * columns elements were reserved")))
-    }
+/// Nb, where the matrix has that many columns.
+fn check_block_scores(dim: (usize, usize), windows: &Windows, block_size: usize) -> Result<usize> {
+    check_size("block_size", block_size)?;
+    let columns = block_count(windows.n(), block_size);
+    check_rows("block_scores", dim, windows, columns, "Nb", block_size)?;
+    Ok(columns)
 }
 
 /// SPEC 6.3.
 fn check_ids(block_ids: ArrayView2<'_, i32>, windows: &Windows, blocks: Blocks) -> Result<()> {
-    let (dim, kept) = (block_ids.dim(), blocks.kept);
-    check_rows("block_ids", dim, windows, kept, "m", blocks.size)?;
-    let all = hisa_ref::params::block_count(windows.n(), blocks.size);
+    let (dim, kept) = (block_ids.dim(), blocks.kept());
+    check_rows("block_ids", dim, windows, kept, "m", blocks.size())?;
+    let all = block_count(windows.n(), blocks.size());
     Ok(check_block_ids(block_ids, all)?)
-}
-
-/// M, N, H, D of a call.
-fn sizes(queries: &Queries<'_>, keys: usize) -> Sizes {
-    Sizes {
-        rows: queries.len(),
-        keys,
-        heads: queries.heads(),
-        head_dim: queries.head_dim(),
-    }
-}
-
-/// Bytes of the tensors of an input with `keys` keys.
-const fn bytes(sizes: &Sizes, keys: usize) -> usize {
-    let queries = sizes.query_codes() + 4 * sizes.weights() + 8 * sizes.rows;
-    queries + keys * (sizes.head_dim + 4)
-}
-
-#[derive(Debug, Clone, Copy)]
-struct StagedWindows {
-    ks: Place<i32>,
-    ke: Place<i32>,
-}
-
-impl StagedWindows {
-    fn slices(self, arena: &Arena) -> WindowSlices<'_> {
-        WindowSlices {
-            ks: arena.read(self.ks),
-            ke: arena.read(self.ke),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct StagedKeys {
-    codes: Place<u8>,
-    scales: Place<f32>,
-}
-
-impl StagedKeys {
-    fn slices(self, arena: &Arena) -> KeySlices<'_> {
-        KeySlices {
-            codes: arena.read(self.codes),
-            scales: arena.read(self.scales),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct StagedInput {
-    q: Place<u8>,
-    weights: Place<f32>,
-    keys: StagedKeys,
-    windows: StagedWindows,
-}
-
-impl StagedInput {
-    fn slices(self, arena: &Arena) -> Input<'_> {
-        Input {
-            queries: QuerySlices {
-                q: arena.read(self.q),
-                weights: arena.read(self.weights),
-            },
-            keys: self.keys.slices(arena),
-            windows: self.windows.slices(arena),
-        }
-    }
 }

@@ -1,39 +1,13 @@
-//! Every stage and indexer on a GPU, in the configurations of docs/BENCHMARKS.md.
-//!
-//! ```text
-//! cargo bench -p hisa-cuda --bench stages [-- CONFIG ...]
-//! ```
-//!
-//! Rows of every configuration are compared with the reference before anything is timed. A figure
-//! is the median of single launches between two events of the device, in milliseconds.
+//! A configuration on the device, and what is timed of it.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a bench prints its figures"
-)]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a bench that cannot be set up must not run"
-)]
-
+use crate::data::Data;
 use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits, sys};
 use hisa_cuda::stages::*;
-use hisa_cuda::{Blocks, Device, DeviceSlice, DeviceSliceMut, Host, Scoring, Sizes};
+use hisa_cuda::{Blocks, Device, DeviceSlice, DeviceSliceMut, Scoring, Sizes};
 use hisa_cuda::{dsa, hisa};
-use hisa_ref::{E4M3, HisaParams, IndexerInput, Rank, Strictness, Window, Windows};
-use ndarray::{Array2, Array3, ArrayView1, ArrayView2};
+use hisa_ref::{E4M3, HisaParams, Rank};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A name, M and N; H = 64, D = 128, B = 128, m = 64, K = 2048, causal.
-const CONFIGS: [(&str, usize, usize); 5] = [
-    ("A", 1024, 65_536),
-    ("B", 1024, 131_072),
-    ("C", 4096, 4096),
-    ("D", 8192, 8192),
-    ("E", 32_768, 32_768),
-];
 
 /// The flat indexer is timed where its scores fit this many bytes.
 const FLAT_BYTES: usize = 8 << 30;
@@ -41,149 +15,8 @@ const FLAT_BYTES: usize = 8 << 30;
 /// How long a figure is measured, besides three launches before it.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-fn main() {
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with('-'))
-        .collect();
-    let mut host = match Host::open(0) {
-        Ok(host) => host,
-        Err(reason) => {
-            eprintln!("SKIPPED: {reason}");
-            return;
-        }
-    };
-    let device = host.device();
-    println!("{:?}", device.limits());
-    for (name, rows, keys) in CONFIGS {
-        if wanted.is_empty() || wanted.iter().any(|one| one == name) {
-            run(&mut host, name, rows, keys);
-        }
-    }
-}
-
-fn run(host: &mut Host, name: &str, rows: usize, keys: usize) {
-    let data = Data::new(rows, keys);
-    validate(host, &data);
-    let bench = Bench::new(host.device(), &data);
-    println!("\n{name}: M = {rows}, N = {keys}, milliseconds");
-    for (what, time) in bench.stages() {
-        println!("  {what:<28} {time:>9.4}");
-    }
-}
-
-/// Roughly normal numbers as codes.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    /// The sum of four uniform numbers, scaled to variance 1.
-    fn normal(&mut self) -> f32 {
-        let bits = self.next();
-        let parts = (0..4).map(|at| (bits >> (16 * at) & 0xFFFF) as f32 / 65_536.0 - 0.5);
-        parts.sum::<f32>() * 3.0_f32.sqrt()
-    }
-}
-
-/// Configuration data, in host memory.
-struct Data {
-    sizes: Sizes,
-    q: Vec<E4M3>,
-    k: Vec<E4M3>,
-    k_scale: Vec<f32>,
-    weights: Vec<f32>,
-}
-
-impl Data {
-    fn new(rows: usize, keys: usize) -> Self {
-        let sizes = Sizes {
-            rows,
-            keys,
-            heads: 64,
-            head_dim: 128,
-        };
-        let mut numbers = Numbers(rows as u64 ^ keys as u64);
-        let code = |x: f32| E4M3::encode(x, hisa_ref::Overflow::Saturating);
-        let table: Vec<E4M3> = (0..1 << 16).map(|_| code(numbers.normal())).collect();
-        let mut codes = |len: usize| -> Vec<E4M3> {
-            let four = |bits: u64| (0..4).map(move |at| (bits >> (16 * at) & 0xFFFF) as usize);
-            let draws = (0..len.div_ceil(4)).flat_map(|_| four(numbers.next()));
-            draws.take(len).map(|at| table[at]).collect()
-        };
-        let (q, k) = (codes(sizes.query_codes()), codes(sizes.key_codes()));
-        Self {
-            q,
-            k,
-            k_scale: (0..keys).map(|_| 0.05 + numbers.normal().abs()).collect(),
-            weights: (0..sizes.weights()).map(|_| numbers.normal()).collect(),
-            sizes,
-        }
-    }
-
-    fn window(&self, row: usize) -> Window {
-        Window {
-            ks: 0,
-            ke: (self.sizes.keys - self.sizes.rows + row + 1) as i32,
-        }
-    }
-}
-
-/// A few rows of both indexers against the reference; rows do not influence each other.
-fn validate(host: &mut Host, data: &Data) {
-    let Sizes {
-        rows,
-        keys,
-        heads,
-        head_dim,
-    } = data.sizes;
-    let chosen: Vec<usize> = (0..4).map(|at| at * (rows - 1) / 3).collect();
-    let gather = |from: &[f32], len: usize| -> Vec<f32> {
-        chosen
-            .iter()
-            .flat_map(|row| from[row * len..(row + 1) * len].to_vec())
-            .collect()
-    };
-    let len = heads * head_dim;
-    let q = chosen
-        .iter()
-        .flat_map(|row| data.q[row * len..(row + 1) * len].to_vec())
-        .collect();
-    let q = Array3::from_shape_vec((chosen.len(), heads, head_dim), q).unwrap();
-    let weights = gather(&data.weights, heads);
-    let weights = Array2::from_shape_vec((chosen.len(), heads), weights).unwrap();
-    let windows = chosen.iter().map(|&row| data.window(row)).collect();
-    let input = IndexerInput::new(
-        q.view(),
-        ArrayView2::from_shape((keys, head_dim), &data.k).unwrap(),
-        ArrayView1::from(&data.k_scale),
-        weights.view(),
-        Windows::new(windows, keys).unwrap(),
-        Strictness::Strict,
-    )
-    .unwrap();
-    let params = HisaParams::DEEPSEEK_V32;
-    let expected = hisa_ref::hisa::run(&input, &params).unwrap();
-    assert_eq!(
-        host.hisa(&input, &params, Scoring::Exact).unwrap(),
-        expected,
-        "hisa"
-    );
-    let expected = hisa_ref::dsa::run(&input, 2048).unwrap();
-    assert_eq!(
-        host.dsa(&input, 2048, Scoring::Exact).unwrap(),
-        expected,
-        "dsa"
-    );
-}
-
 /// A configuration on the device.
-struct Bench<'d> {
+pub(super) struct Bench<'d> {
     device: &'d Device,
     stream: Arc<CudaStream>,
     sizes: Sizes,
@@ -200,7 +33,7 @@ fn zeros<T: DeviceRepr + ValidAsZeroBits>(stream: &Arc<CudaStream>, len: usize) 
 }
 
 impl<'d> Bench<'d> {
-    fn new(device: &'d Device, data: &Data) -> Self {
+    pub(super) fn new(device: &'d Device, data: &Data) -> Self {
         let stream = device.stream().unwrap();
         let bits =
             |codes: &[E4M3]| -> Vec<u8> { codes.iter().map(|code| code.to_bits()).collect() };
@@ -255,7 +88,7 @@ impl<'d> Bench<'d> {
         times[times.len() / 2]
     }
 
-    fn stages(&self) -> Vec<(&'static str, f32)> {
+    pub(super) fn stages(&self) -> Vec<(&'static str, f32)> {
         let mut figures = Vec::new();
         let (device, stream, sizes) = (self.device, &*self.stream, self.sizes);
         let Sizes {
@@ -422,19 +255,21 @@ impl<'d> Bench<'d> {
             return;
         }
         let mut scores = zeros::<f32>(&self.stream, sizes.rows * sizes.keys);
-        let scores = DeviceSliceMut::of(&mut scores, stream);
+        let mut scores = DeviceSliceMut::of(&mut scores, stream);
         for (name, scoring) in [
             ("flat_scores exact", Scoring::Exact),
             ("flat_scores", Scoring::TensorCores),
         ] {
-            let work =
-                || dsa::flat_scores(device, stream, &input, &sizes, scoring, &scores).unwrap();
+            let work = || {
+                dsa::flat_scores(device, stream, &input, &sizes, scoring, &mut scores).unwrap();
+            };
             figures.push((name, self.time(work)));
         }
         let shape = (sizes.rows, sizes.keys, 2048);
-        let slots = DeviceSliceMut::of(&mut indices, stream);
+        let mut slots = DeviceSliceMut::of(&mut indices, stream);
+        let (scores, windows) = (scores.read(), input.windows);
         let work = || {
-            dsa::flat_topk(device, stream, scores.read(), input.windows, shape, &slots).unwrap();
+            dsa::flat_topk(device, stream, scores, windows, shape, &mut slots).unwrap();
         };
         figures.push(("flat_topk", self.time(work)));
     }
