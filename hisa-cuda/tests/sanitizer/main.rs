@@ -32,6 +32,7 @@ use hisa_ref::{HisaParams, Keys, Queries, Rank};
 use inputs::{Case, cases, shuffled};
 use ndarray::{Array2, Axis};
 use std::sync::Arc;
+use tokens::Expected;
 
 #[test]
 fn every_kernel_over_the_fixed_set() {
@@ -111,11 +112,12 @@ impl Run<'_> {
         };
         self.quantize(&mut numbers, &work);
         self.block_stages(&work);
-        self.token_stages(&work, &work.trace.block_ids, work.expected());
+        self.token_stages(&work, &work.trace.block_ids, &work.expected());
         if case.shuffled {
             let all = work.sizes.blocks(b) as i32;
             let (ids, plain) = shuffled(&mut numbers, &work.trace.block_ids, all);
-            self.token_stages(&work, &ids, work.expected_of(&plain));
+            let expected = Expected::of(&tensors, &params, &plain);
+            self.token_stages(&work, &ids, &expected);
         }
         self.indexers(&work);
     }

@@ -1,12 +1,13 @@
 //! Stages 6 to 8, on ids in any order.
 
-use crate::device::assert_same;
+use crate::device::{Numbers, Tensors, assert_same};
+use crate::inputs::shuffled;
 use crate::{Run, Work};
 use cudarc::driver::CudaSlice;
 use hisa_cuda::stages::*;
 use hisa_cuda::{Blocks, DeviceSlice, DeviceSliceMut, Scoring};
-use hisa_ref::stages;
-use ndarray::Array2;
+use hisa_ref::{HisaParams, stages};
+use ndarray::{Array2, Axis};
 
 /// What the three stages are to give.
 pub(crate) struct Expected {
@@ -24,28 +25,30 @@ impl Work<'_> {
             indices: self.trace.indices.clone(),
         }
     }
+}
 
+impl Expected {
     /// On other ids.
-    pub(crate) fn expected_of(&self, ids: &Array2<i32>) -> Expected {
-        let (input, windows) = (self.tensors.input(), &self.tensors.windows);
-        let (b, k) = (self.params.block_size(), self.params.topk_tokens());
+    pub(crate) fn of(tensors: &Tensors, params: &HisaParams, ids: &Array2<i32>) -> Self {
+        let (input, windows) = (tensors.input(), &tensors.windows);
+        let (b, k) = (params.block_size(), params.topk_tokens());
         let (queries, keys) = (input.queries(), input.keys());
-        let token_scores =
-            stages::token_scores::run(queries, keys, windows, ids.view(), b).unwrap();
+        let scores = stages::token_scores::run(queries, keys, windows, ids.view(), b);
+        let token_scores = scores.unwrap();
         let slots = stages::token_topk::run(token_scores.view(), ids.view(), windows, b, k);
         let slots = slots.unwrap();
-        let indices = stages::index_map::run(slots.view(), ids.view(), windows, b).unwrap();
-        Expected {
+        let indices = stages::index_map::run(slots.view(), ids.view(), windows, b);
+        Self {
             token_scores,
             slots,
-            indices,
+            indices: indices.unwrap(),
         }
     }
 }
 
 impl Run<'_> {
     /// Stages 6 to 8. Ids that stand for no block may be any.
-    pub(crate) fn token_stages(&self, work: &Work<'_>, ids: &Array2<i32>, expected: Expected) {
+    pub(crate) fn token_stages(&self, work: &Work<'_>, ids: &Array2<i32>, expected: &Expected) {
         let (sizes, k) = (work.sizes, work.params.topk_tokens());
         let (rows, keys) = (sizes.rows, sizes.keys);
         let blocks = Blocks::new(work.params.block_size(), ids.ncols()).unwrap();
@@ -65,7 +68,7 @@ impl Run<'_> {
                 scores: DeviceSliceMut::of(&mut scores, &self.stream),
             };
             token_scores::launch(self.device, &self.stream, &args).unwrap();
-            self.check_token_scores(work, ids, &scores, (scoring, &expected));
+            self.check_token_scores(work, ids, &scores, (scoring, expected));
         }
         let mut slots = self.raw(rows * k);
         let args = token_topk::Args {
@@ -120,5 +123,25 @@ impl Run<'_> {
             let window = work.tensors.windows.rows()[row].keys();
             window.contains(&key).then_some(key)
         });
+    }
+}
+
+/// Needs no GPU: keys in another order of blocks are the same keys.
+#[test]
+fn the_reference_takes_every_case_and_its_shuffled_ids() {
+    for case in crate::inputs::cases() {
+        let [_, n, .., b, kept, k] = case.shape;
+        let mut numbers = Numbers(case.seed);
+        let tensors = case.tensors(&mut numbers);
+        let params = HisaParams::new(b, kept, k).unwrap();
+        let trace = hisa_ref::hisa::trace(&tensors.input(), &params).unwrap();
+        let mut ids = trace.block_ids.clone();
+        ids.invert_axis(Axis(1));
+        let ids = ids.as_standard_layout().into_owned();
+        let inverted = Expected::of(&tensors, &params, &ids);
+        assert_eq!(inverted.indices, trace.indices, "{case:?}");
+        let (given, plain) = shuffled(&mut numbers, &ids, n.div_ceil(b) as i32);
+        assert_eq!(given.dim(), plain.dim());
+        Expected::of(&tensors, &params, &plain);
     }
 }

@@ -38,8 +38,8 @@ impl Gpu {
         })
     }
 
-    /// Runs jobs with one copy to the device, one copy back and one wait for all of them. Where they
-    /// cannot be put on the device together, each runs by itself.
+    /// Runs jobs with one copy to the device, one copy back and one wait for all of them. Where
+    /// they cannot be put on the device together, each runs by itself.
     pub(super) fn run_all(
         &mut self,
         jobs: &mut [(&mut Job<'_>, &mut Outputs)],
