@@ -17,13 +17,15 @@ use std::time::Duration;
 
 const HISA: &str = env!("CARGO_BIN_EXE_hisa");
 
-/// Whether there is a GPU; said aloud where there is none.
+/// Whether there is a GPU; said aloud where there is none. One that cannot be used fails the test.
 fn has_gpu(test: &str) -> bool {
     let Err(reason) = available() else {
         return true;
     };
+    assert!(reason.is_absence(), "{test}: {reason}");
+    let required = std::env::var_os("HISA_REQUIRE_GPU").unwrap_or_default();
     assert!(
-        std::env::var_os("HISA_REQUIRE_GPU").is_none(),
+        required.is_empty(),
         "{test}: HISA_REQUIRE_GPU is set, and {reason}"
     );
     eprintln!("SKIPPED: no CUDA device: {reason} ({test})");

@@ -41,7 +41,7 @@ fn nvdisasm() -> Option<PathBuf> {
 }
 
 fn found<T>(what: &str, tool: Result<T, String>) -> Option<T> {
-    let required = std::env::var_os("HISA_REQUIRE_NVRTC").is_some_and(|value| value == "1");
+    let required = std::env::var_os("HISA_REQUIRE_NVRTC").is_some_and(|value| !value.is_empty());
     match tool {
         Ok(tool) => Some(tool),
         Err(reason) if required => panic!("{what} is required: {reason}"),

@@ -5,8 +5,9 @@
 
 mod device;
 
-use device::{Numbers, Tensors, assert_same, host};
-use hisa_cuda::{Host, Scoring, numerics};
+use device::{Numbers, Tensors, assert_same, assert_same_but_nan_payloads};
+use device::{class, host, model_score};
+use hisa_cuda::{Host, Scoring};
 use hisa_ref::stages::quantize::{QuantizeOptions, ScaleFormat};
 use hisa_ref::stages::*;
 use hisa_ref::{E4M3, HisaParams, Keys, Overflow, Queries, Rank, Strictness, Windows};
@@ -101,13 +102,56 @@ fn exact_case(host: &mut Host, tensors: &Tensors, params: &HisaParams, what: &st
     assert_eq!(flat, dsa::run(&input, k).unwrap(), "{what}: dsa");
 }
 
+/// NaN of any payload and either sign, quiet or signalling, and both zeros.
+#[test]
+fn block_mask_keeps_the_bits_of_what_it_does_not_mask() {
+    let Some((mut host, _guard)) = host("mask") else {
+        return;
+    };
+    let mut numbers = Numbers(6);
+    for (rows, blocks) in [(1, 1), (3, 40), (5, 2049), (2, 5000)] {
+        let b = numbers.pick(&[1, 3, 64]);
+        let tensors = Tensors::wild(&mut numbers, [rows, blocks * b, 1, 1]);
+        let windows = &tensors.windows;
+        let scores = Array2::from_shape_simple_fn((rows, blocks), || {
+            let any = numbers.next() as u32;
+            let odd = [
+                0x7F80_0001,
+                0xFFC1_2345,
+                0x7FFF_FFFF,
+                0x8000_0000,
+                0,
+                any,
+                any,
+            ];
+            f32::from_bits(numbers.pick(&odd))
+        });
+        let mut got = scores.clone();
+        host.block_mask(&mut got, windows, b).unwrap();
+        let expected = Array2::from_shape_fn(scores.dim(), |(row, block)| {
+            let keys = windows.rows()[row].keys();
+            if keys.is_empty() || block < keys.start / b || block > (keys.end - 1) / b {
+                return f32::NEG_INFINITY;
+            }
+            match block == keys.start / b || block == (keys.end - 1) / b {
+                true => f32::INFINITY,
+                false => scores[(row, block)],
+            }
+        });
+        let what = format!("[{rows}, {blocks}], blocks of {b}");
+        assert_same(&what, &got, &expected);
+        let mut reference = scores;
+        block_mask::run(&mut reference, windows, b).unwrap();
+        assert_same(&format!("{what}: reference"), &reference, &expected);
+    }
+}
+
 #[test]
 fn tensor_core_scores_have_the_bits_of_their_model() {
     let Some((mut host, _guard)) = host("model") else {
         return;
     };
-    let Some(class) = numerics::class(host.device().limits().arch) else {
-        eprintln!("SKIPPED model: none for {}", host.device().limits().arch);
+    let Some(class) = class("model", &host) else {
         return;
     };
     let mut numbers = Numbers(2);
@@ -128,26 +172,11 @@ fn tensor_core_scores_have_the_bits_of_their_model() {
             if !window.keys().contains(&key) {
                 return f32::NEG_INFINITY;
             }
-            model_score(class, queries, keys, row, key)
+            model_score(class, queries, keys, (row, key))
         });
         let what = format!("case {case}: [{m}, {n}, {h}, {d}]");
-        assert_same(&what, &scores, &expected);
+        assert_same_but_nan_payloads(&what, &scores, &expected);
     }
-}
-
-fn model_score(
-    class: model::DotClass,
-    queries: &Queries<'_>,
-    keys: &Keys<'_>,
-    row: usize,
-    key: usize,
-) -> f32 {
-    let heads = queries.row(row).chunks_exact(queries.head_dim());
-    let dots: Vec<f32> = heads
-        .map(|head| model::dot(class, head, keys.key(key)))
-        .collect();
-    let scale = keys.scales()[key];
-    numerics::EPILOGUE.score(&dots, queries.row_weights(row), scale)
 }
 
 #[test]
@@ -198,7 +227,7 @@ fn dots_of_the_published_streams_have_the_bits_of_the_model() {
     let Some((mut host, _guard)) = host("streams") else {
         return;
     };
-    let Some(class) = numerics::class(host.device().limits().arch) else {
+    let Some(class) = class("streams", &host) else {
         return;
     };
     for narrow in [false, true] {

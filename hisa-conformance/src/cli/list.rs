@@ -119,7 +119,7 @@ fn on_gpu() -> Vec<(String, String)> {
 
 #[cfg(feature = "cuda")]
 fn available() -> Result<String, String> {
-    backend::cuda::available()
+    backend::cuda::available().map_err(|error| error.to_string())
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -6,28 +6,69 @@
 
 use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits};
 use hisa_cuda::stages::{Input, KeySlices, QuerySlices, WindowSlices};
-use hisa_cuda::{DeviceSlice, Host};
-use hisa_ref::{E4M3, IndexerInput, Strictness, Window, Windows};
+use hisa_cuda::{DeviceSlice, Error, Host, numerics};
+use hisa_ref::model::DotClass;
+use hisa_ref::{E4M3, IndexerInput, Keys, Queries, Strictness, Window, Windows, model};
 use ndarray::{Array1, Array2, Array3};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One test at a time: some fill the device.
 static DEVICE: Mutex<()> = Mutex::new(());
 
-/// A GPU for this test alone; nothing, said aloud, where there is none.
+/// A GPU for this test alone; nothing, said aloud, where there is none. One that cannot be used
+/// fails the test.
 pub(crate) fn host(test: &str) -> Option<(Host, MutexGuard<'static, ()>)> {
     let guard = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     match Host::open(0) {
         Ok(host) => Some((host, guard)),
         Err(reason) => {
+            assert!(is_absence(&reason), "{test}: {reason}");
+            let required = std::env::var_os("HISA_REQUIRE_GPU").unwrap_or_default();
             assert!(
-                std::env::var_os("HISA_REQUIRE_GPU").is_none(),
+                required.is_empty(),
                 "{test}: HISA_REQUIRE_GPU is set, and {reason}"
             );
             eprintln!("SKIPPED {test}: {reason}");
             None
         }
     }
+}
+
+/// Whether something is not there, rather than there and failing.
+const fn is_absence(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NoDriver { .. }
+            | Error::DriverSymbol { .. }
+            | Error::NoDevice { .. }
+            | Error::DeviceTooOld { .. }
+            | Error::NoNvrtc { .. }
+    )
+}
+
+/// The model of the dots of tensor cores; nothing, said aloud, where the GPU has none.
+pub(crate) fn class(test: &str, host: &Host) -> Option<DotClass> {
+    let arch = host.device().limits().arch;
+    let class = numerics::class(arch);
+    if class.is_none() {
+        eprintln!("SKIPPED {test}: no model for {arch}");
+    }
+    class
+}
+
+/// What tensor cores make of one row and one key, by their model.
+pub(crate) fn model_score(
+    class: DotClass,
+    queries: &Queries<'_>,
+    keys: &Keys<'_>,
+    (row, key): (usize, usize),
+) -> f32 {
+    let heads = queries.row(row).chunks_exact(queries.head_dim());
+    let dots: Vec<f32> = heads
+        .map(|head| model::dot(class, head, keys.key(key)))
+        .collect();
+    let scale = keys.scales()[key];
+    numerics::EPILOGUE.score(&dots, queries.row_weights(row), scale)
 }
 
 /// SplitMix64.
@@ -147,14 +188,28 @@ impl Tensors {
     }
 }
 
-/// Equal bits, or NaN on both sides.
-pub(crate) fn same(a: f32, b: f32) -> bool {
-    a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan() || a == 0.0 && b == 0.0
-}
-
-/// The first place where two arrays differ.
+/// That two arrays have the same bits. SPEC V.4 and V.8 fix the zero and the NaN too.
 #[track_caller]
 pub(crate) fn assert_same(what: &str, got: &Array2<f32>, expected: &Array2<f32>) {
+    assert_each(what, got, expected, |a, b| a.to_bits() == b.to_bits());
+}
+
+/// The same, but that a NaN may be any: of scores of tensor cores, whose model says where a NaN
+/// comes out and not with which payload.
+#[track_caller]
+pub(crate) fn assert_same_but_nan_payloads(what: &str, got: &Array2<f32>, expected: &Array2<f32>) {
+    let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+    assert_each(what, got, expected, same);
+}
+
+/// Names the first place where two arrays differ.
+#[track_caller]
+fn assert_each(
+    what: &str,
+    got: &Array2<f32>,
+    expected: &Array2<f32>,
+    same: impl Fn(f32, f32) -> bool,
+) {
     assert_eq!(got.dim(), expected.dim(), "{what}");
     let mut pairs = got.indexed_iter().zip(expected);
     if let Some(((place, a), b)) = pairs.find(|((_, a), b)| !same(**a, **b)) {

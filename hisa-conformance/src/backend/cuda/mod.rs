@@ -27,6 +27,7 @@ use hisa_cuda::{Device, Scoring, numerics};
 use hisa_ref::bound::Dots;
 use hisa_ref::model::DotClass;
 use std::ffi::OsString;
+use thiserror::Error;
 
 /// Which GPU, by its number; 0 where it is not set.
 pub const DEVICE_VARIABLE: &str = "HISA_DEVICE";
@@ -57,7 +58,7 @@ impl Cuda {
     pub fn by_name(name: &str) -> Result<Self, BackendError> {
         let unavailable = |error: Opening| BackendError::Unavailable {
             name: name.to_owned(),
-            reason: error.0,
+            reason: error.to_string(),
         };
         let opened = match name.split_once(':') {
             None => Self::open(name, Scoring::TensorCores),
@@ -101,26 +102,47 @@ impl Cuda {
     }
 }
 
-/// Why a GPU cannot be used, in words.
-struct Opening(String);
+/// Why a GPU cannot be used.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum Opening {
+    /// The device, its memory or its kernels.
+    #[error(transparent)]
+    Device(#[from] hisa_cuda::Error),
+    /// [`DEVICE_VARIABLE`] holds something else than a number.
+    #[error("{DEVICE_VARIABLE} is {value:?}, not a number")]
+    Variable {
+        /// What it holds.
+        value: String,
+    },
+}
 
-impl From<hisa_cuda::Error> for Opening {
-    fn from(error: hisa_cuda::Error) -> Self {
-        Self(error.to_string())
+impl Opening {
+    /// Whether this machine has no GPU that kernels can run on, or nothing to compile them with,
+    /// rather than one that fails.
+    #[must_use]
+    pub const fn is_absence(&self) -> bool {
+        use hisa_cuda::Error::{DeviceTooOld, DriverSymbol, NoDevice, NoDriver, NoNvrtc};
+        matches!(
+            self,
+            Self::Device(
+                NoDriver { .. }
+                    | DriverSymbol { .. }
+                    | NoDevice { .. }
+                    | DeviceTooOld { .. }
+                    | NoNvrtc { .. }
+            )
+        )
     }
 }
 
 /// The GPU that runs would take, and what it is.
 ///
 /// # Errors
-/// Why there is none, in words.
-pub fn available() -> Result<String, String> {
-    let look = || -> Result<String, Opening> {
-        let device = Device::open(ordinal(std::env::var_os(DEVICE_VARIABLE))?)?;
-        let limits = device.limits();
-        Ok(format!("{} ({})", limits.name, limits.arch))
-    };
-    look().map_err(|error| error.0)
+/// Why there is none.
+pub fn available() -> Result<String, Opening> {
+    let device = Device::open(ordinal(std::env::var_os(DEVICE_VARIABLE))?)?;
+    let limits = device.limits();
+    Ok(format!("{} ({})", limits.name, limits.arch))
 }
 
 fn ordinal(value: Option<OsString>) -> Result<usize, Opening> {
@@ -128,8 +150,9 @@ fn ordinal(value: Option<OsString>) -> Result<usize, Opening> {
         return Ok(0);
     };
     let number = value.to_str().and_then(|text| text.parse().ok());
-    let shown = value.to_string_lossy();
-    number.ok_or_else(|| Opening(format!("{DEVICE_VARIABLE} is {shown:?}, not a number")))
+    number.ok_or_else(|| Opening::Variable {
+        value: value.to_string_lossy().into_owned(),
+    })
 }
 
 fn capabilities(scoring: Scoring, arch: Arch) -> Capabilities {
@@ -249,6 +272,8 @@ impl From<hisa_cuda::Error> for Failure {
             hisa_cuda::Error::Unsupported { name, limit, .. } => {
                 Self::Unsupported(format!("{name} above {limit}"))
             }
+            // A larger device runs it.
+            hisa_cuda::Error::OutOfMemory { .. } => Self::Unsupported(error.to_string()),
             hisa_cuda::Error::Input(error) => error.into(),
             other => Self::Error(other.to_string()),
         }

@@ -3,14 +3,31 @@ use crate::backend::by_name;
 
 #[test]
 fn devices_are_numbers() {
-    let of = |text: &str| ordinal(Some(OsString::from(text))).map_err(|error| error.0);
+    let of = |text: &str| ordinal(Some(OsString::from(text)));
     assert_eq!(of("3"), Ok(3));
     assert_eq!(of(""), Ok(0));
+    let error = of("x").unwrap_err();
+    assert_eq!(error.to_string(), "HISA_DEVICE is \"x\", not a number");
+    assert!(!error.is_absence());
+    assert_eq!(ordinal(None), Ok(0));
+}
+
+#[test]
+fn a_missing_gpu_is_an_absence_and_a_failing_one_is_not() {
+    let absent = hisa_cuda::Error::NoDevice {
+        ordinal: 0,
+        devices: 0,
+    };
+    assert!(Opening::from(absent.clone()).is_absence());
     assert_eq!(
-        of("x"),
-        Err("HISA_DEVICE is \"x\", not a number".to_owned())
+        Opening::from(absent.clone()).to_string(),
+        absent.to_string()
     );
-    assert_eq!(ordinal(None).map_err(|error| error.0), Ok(0));
+    let failing = hisa_cuda::Error::Driver {
+        call: "opening the device".to_owned(),
+        reason: "CUDA_ERROR_ECC_UNCORRECTABLE".to_owned(),
+    };
+    assert!(!Opening::from(failing).is_absence());
 }
 
 #[test]
@@ -58,6 +75,12 @@ fn limits_are_skips_refusals_are_refusals_and_the_rest_are_errors() {
     };
     let skip = Failure::Unsupported("topk_tokens above 8192".to_owned());
     assert_eq!(Failure::from(unsupported), skip);
+    let full = hisa_cuda::Error::OutOfMemory {
+        what: "staged tensors".to_owned(),
+        bytes: Some(1 << 40),
+    };
+    let skip = Failure::Unsupported(full.to_string());
+    assert_eq!(Failure::from(full), skip);
     let refused = hisa_ref::params::check_size("D", 0).unwrap_err();
     let failure = Failure::from(hisa_cuda::Error::Input(refused.clone()));
     assert_eq!(failure, Failure::Refused(refused.to_string()));
