@@ -132,12 +132,12 @@ impl Plan {
             let rows = self.tile.min(sizes.rows - start);
             let input = input.from_row(start, &sizes);
             let from = (&input, pooled.read());
-            let chosen = block_ids.from(start * kept);
+            let chosen = block_ids.tail(start * kept);
             self.choice
                 .choose(device, stream, from, (rows, &mut scores), chosen)?;
-            let chosen = block_ids.read().from(start * kept);
+            let chosen = block_ids.read().tail(start * kept);
             let shape = (rows, sizes.keys, blocks);
-            let mut to = ids.from(start * slots);
+            let mut to = ids.tail(start * slots);
             indices(device, stream, chosen, input.windows, shape, &mut to)?;
         }
         Ok(())

@@ -157,7 +157,7 @@ impl Plan {
             let scoring = self.scoring;
             flat_scores(device, stream, &input, &part, scoring, &mut scores)?;
             let sizes = (part.rows, keys, self.topk);
-            let mut slots = indices.from(start * self.topk);
+            let mut slots = indices.tail(start * self.topk);
             flat_topk(
                 device,
                 stream,

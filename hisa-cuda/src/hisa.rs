@@ -147,7 +147,7 @@ impl Plan {
             let from = (&input, pooled);
             self.choice
                 .choose(device, stream, from, scores, block_ids)?;
-            let indices = indices.from(start * self.topk);
+            let indices = indices.tail(start * self.topk);
             self.choose_tokens(device, stream, &input, rows, &mut tile, indices)?;
         }
         Ok(())

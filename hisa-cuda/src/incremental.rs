@@ -138,10 +138,10 @@ impl PooledCache {
         keys.codes.holding("k", count * d)?.on(stream)?;
         keys.scales.holding("k_scale", count)?.on(stream)?;
         let mut rest = DeviceSliceMut::of(&mut self.codes, stream);
-        let mut codes = rest.from(position * d).first(count * d);
+        let mut codes = rest.tail(position * d).first(count * d);
         codes.copy_from(stream, keys.codes)?;
         let mut rest = DeviceSliceMut::of(&mut self.scales, stream);
-        let mut scales = rest.from(position).first(count);
+        let mut scales = rest.tail(position).first(count);
         scales.copy_from(stream, keys.scales)?;
         self.len = self.len.max(end);
         self.pool(device, position)

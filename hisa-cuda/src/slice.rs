@@ -120,7 +120,7 @@ impl<'a, T> DeviceSlice<'a, T> {
 
     /// Elements from `start` on; none where it is past the end.
     #[must_use]
-    pub const fn from(self, start: usize) -> Self {
+    pub const fn tail(self, start: usize) -> Self {
         let start = if start < self.len { start } else { self.len };
         Self {
             pointer: self.pointer + (start * size_of::<T>()) as u64,
@@ -242,7 +242,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
 
     /// Elements from `start` on; none where it is past the end.
     #[must_use]
-    pub const fn from(&mut self, start: usize) -> DeviceSliceMut<'_, T> {
+    pub const fn tail(&mut self, start: usize) -> DeviceSliceMut<'_, T> {
         let start = if start < self.len { start } else { self.len };
         DeviceSliceMut {
             pointer: self.pointer + (start * size_of::<T>()) as u64,

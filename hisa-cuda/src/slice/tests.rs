@@ -5,10 +5,10 @@ use crate::Error;
 fn tails_move_the_address_by_whole_elements_past_four_gigabytes() {
     // SAFETY: the address is never followed.
     let slice = unsafe { DeviceSlice::<f32>::from_raw(1 << 40, 3 << 31) };
-    let tail = slice.from(1 << 31);
+    let tail = slice.tail(1 << 31);
     assert_eq!(tail.pointer(), (1 << 40) + (1 << 33));
     assert_eq!(tail.len(), 2 << 31);
-    assert_eq!(slice.from(usize::MAX).len(), 0);
+    assert_eq!(slice.tail(usize::MAX).len(), 0);
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn heads_end_where_the_tensor_does() {
     let head = slice.reborrow().first(3);
     assert_eq!((head.pointer(), head.len()), (256, 3));
     assert_eq!(slice.reborrow().first(8).len(), 7);
-    let part = slice.read().from(2).first(3);
+    let part = slice.read().tail(2).first(3);
     assert_eq!((part.pointer(), part.len()), (264, 3));
     assert_eq!(part.first(8).len(), 3);
 }
@@ -40,10 +40,10 @@ fn parts_of_a_tensor_stay_with_its_stream() {
     let parts = [
         slice.holding("q", 9),
         slice.reborrow().holding("q", 9),
-        slice.from(2).holding("q", 7),
+        slice.tail(2).holding("q", 7),
         slice.reborrow().first(7).holding("q", 7),
         slice.read().holding("q", 9),
-        slice.read().from(2).holding("q", 7),
+        slice.read().tail(2).holding("q", 7),
         slice.read().first(7).holding("q", 7),
     ];
     for address in parts.map(Result::unwrap) {
@@ -66,7 +66,7 @@ fn the_caller_orders_what_came_as_an_address() {
 #[test]
 fn no_tensor_is_refused_even_where_nothing_is_needed() {
     let nothing = DeviceSlice::<u8>::refused();
-    let error = nothing.from(0).first(0).holding("q", 0).unwrap_err();
+    let error = nothing.tail(0).first(0).holding("q", 0).unwrap_err();
     assert_eq!(error, Error::Place { tensor: "q" });
     assert_eq!(error.to_string(), "q is no tensor that the arena holds");
     assert!(DeviceSliceMut::<u8>::refused().holding("q", 0).is_err());

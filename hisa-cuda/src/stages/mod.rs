@@ -41,8 +41,8 @@ impl<'a> WindowSlices<'a> {
     #[must_use]
     pub const fn from_row(self, start: usize) -> Self {
         Self {
-            ks: self.ks.from(start),
-            ke: self.ke.from(start),
+            ks: self.ks.tail(start),
+            ke: self.ke.tail(start),
         }
     }
 
@@ -78,8 +78,8 @@ impl QuerySlices<'_> {
     #[must_use]
     pub const fn from_row(self, start: usize, heads: usize, head_dim: usize) -> Self {
         Self {
-            q: self.q.from(start * heads * head_dim),
-            weights: self.weights.from(start * heads),
+            q: self.q.tail(start * heads * head_dim),
+            weights: self.weights.tail(start * heads),
         }
     }
 

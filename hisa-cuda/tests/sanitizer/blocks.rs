@@ -71,7 +71,7 @@ impl Run<'_> {
             head_dim: d,
             block_size: b,
             first_block: 0,
-            pooled_k: codes.from(shift),
+            pooled_k: codes.tail(shift),
             pooled_scale: DeviceSliceMut::of(&mut pooled_scale, &self.stream),
         };
         block_pool::launch(self.device, &self.stream, &pooled).unwrap();

@@ -76,8 +76,8 @@ impl Work<'_> {
     /// The tensors on the device; codes begin `shift` bytes into their allocations.
     fn input<'a>(&'a self, stream: &'a CudaStream) -> Input<'a> {
         let mut input = self.resident.slices(stream);
-        input.queries.q = input.queries.q.from(self.case.shift);
-        input.keys.codes = input.keys.codes.from(self.case.shift);
+        input.queries.q = input.queries.q.tail(self.case.shift);
+        input.keys.codes = input.keys.codes.tail(self.case.shift);
         input
     }
 }
