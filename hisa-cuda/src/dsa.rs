@@ -145,7 +145,7 @@ impl Plan {
         indices: &mut DeviceSliceMut<'_, i32>,
     ) -> Result<()> {
         let Sizes { rows, keys, .. } = self.sizes;
-        indices.holding("indices", rows * self.topk)?;
+        indices.holding("indices", elements("indices", rows, self.topk)?)?;
         let mut parts = Parts::of(workspace, self.workspace_bytes())?;
         let mut scores = parts.take::<f32>(self.tile * keys)?;
         for start in (0..rows).step_by(self.tile) {

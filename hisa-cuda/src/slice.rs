@@ -38,10 +38,8 @@ pub struct DeviceSlice<'a, T> {
 /// A tensor that kernels write, and nobody else sees meanwhile.
 #[derive(Debug)]
 pub struct DeviceSliceMut<'a, T> {
-    pointer: CUdeviceptr,
-    len: usize,
-    order: Order,
-    life: PhantomData<&'a mut T>,
+    slice: DeviceSlice<'a, T>,
+    unique: PhantomData<&'a mut T>,
 }
 
 impl<T> Clone for DeviceSlice<'_, T> {
@@ -159,12 +157,12 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         let len = slice.len();
         let order = Order::Stream(StreamId::of(slice.stream()));
         let (pointer, _) = slice.device_ptr_mut(stream);
-        Self {
+        Self::unique(DeviceSlice {
             pointer,
             len,
             order,
             life: PhantomData,
-        }
+        })
     }
 
     /// `len` elements at an address that another library owns.
@@ -174,7 +172,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     #[must_use]
     pub const unsafe fn from_raw(pointer: CUdeviceptr, len: usize) -> Self {
         // SAFETY: the caller's promise is the same.
-        unsafe { Self::ordered(pointer, len, Order::Caller) }
+        Self::unique(unsafe { DeviceSlice::from_raw(pointer, len) })
     }
 
     /// `len` elements at an address, to be used in the order that is known for them.
@@ -182,85 +180,63 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     /// # Safety
     /// As [`Self::from_raw`], on what `order` allows.
     pub(crate) const unsafe fn ordered(pointer: CUdeviceptr, len: usize, order: Order) -> Self {
-        Self {
-            pointer,
-            len,
-            order,
-            life: PhantomData,
-        }
+        // SAFETY: the caller's promise is the same.
+        Self::unique(unsafe { DeviceSlice::ordered(pointer, len, order) })
     }
 
     /// What every use of is refused with [`crate::Error::Place`].
     pub(crate) const fn refused() -> Self {
+        Self::unique(DeviceSlice::refused())
+    }
+
+    /// A tensor that nobody else holds.
+    const fn unique(slice: DeviceSlice<'a, T>) -> Self {
         Self {
-            pointer: 0,
-            len: 0,
-            order: Order::Nothing,
-            life: PhantomData,
+            slice,
+            unique: PhantomData,
         }
     }
 
     /// Elements.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.len
+        self.slice.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.slice.is_empty()
     }
 
     /// The address of the first element.
     #[must_use]
     pub const fn pointer(&self) -> CUdeviceptr {
-        self.pointer
+        self.slice.pointer()
     }
 
     /// The same elements for one call.
     #[must_use]
     pub const fn reborrow(&mut self) -> DeviceSliceMut<'_, T> {
-        DeviceSliceMut {
-            pointer: self.pointer,
-            len: self.len,
-            order: self.order,
-            life: PhantomData,
-        }
+        DeviceSliceMut::unique(self.slice)
     }
 
     /// The same elements, to be read by what follows on the stream.
     #[must_use]
     pub const fn read(&self) -> DeviceSlice<'_, T> {
-        DeviceSlice {
-            pointer: self.pointer,
-            len: self.len,
-            order: self.order,
-            life: PhantomData,
-        }
+        self.slice
     }
 
     /// Elements from `start` on; none where it is past the end.
     #[must_use]
     pub const fn tail(&mut self, start: usize) -> DeviceSliceMut<'_, T> {
-        let start = if start < self.len { start } else { self.len };
-        DeviceSliceMut {
-            pointer: self.pointer + (start * size_of::<T>()) as u64,
-            len: self.len - start,
-            order: self.order,
-            life: PhantomData,
-        }
+        DeviceSliceMut::unique(self.slice.tail(start))
     }
 
     /// The first `len` elements; all where there are fewer.
     #[must_use]
     pub const fn first(self, len: usize) -> Self {
-        Self {
-            pointer: self.pointer,
-            len: if len < self.len { len } else { self.len },
-            order: self.order,
-            life: PhantomData,
-        }
+        Self::unique(self.slice.first(len))
     }
 
     /// Puts a copy of the first elements of `from` here, in the order of the stream.
@@ -269,14 +245,16 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     /// [`crate::Error::Length`] where `from` is shorter; [`crate::Error::Stream`],
     /// [`crate::Error::Place`]; [`crate::Error::Driver`].
     pub fn copy_from(&mut self, stream: &CudaStream, from: DeviceSlice<'_, T>) -> Result<()> {
-        let source = from.holding("the source of a copy", self.len)?.on(stream)?;
+        let source = from
+            .holding("the source of a copy", self.len())?
+            .on(stream)?;
         let target = self.holding("the target of a copy", 0)?.on(stream)?;
-        if self.len == 0 {
+        if self.is_empty() {
             return Ok(());
         }
         let what = "copying on the device";
         call(what, stream.context().bind_to_thread())?;
-        let bytes = self.len * size_of::<T>();
+        let bytes = self.len() * size_of::<T>();
         // SAFETY: both ranges hold `len` elements, and the stream orders the copy.
         let copied =
             unsafe { result::memcpy_dtod_async(target, source, bytes, stream.cu_stream()) };
@@ -288,8 +266,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     /// # Errors
     /// [`crate::Error::Length`]; [`crate::Error::Place`] for a tensor that its arena does not hold.
     pub const fn holding(&self, tensor: &'static str, needed: usize) -> Result<Address> {
-        let address = Address::new(tensor, self.pointer, self.order);
-        holding(address, self.len, needed)
+        self.slice.holding(tensor, needed)
     }
 }
 
