@@ -90,8 +90,8 @@ pub const FAULTS: &[Fault] = faults! {
         "Adds up the sums of other warps without waiting for them.";
     "pool-overrun" 17 POOL, "block_pool.guard" BlockPool Exact
         "if (thread == 0) pooled_scale[block] = scale;"
-            => "if (thread < 2) pooled_scale[block + thread] = scale;",
-        "Writes two scales for each block.";
+            => "if (thread <= (blockIdx.x + 1 == gridDim.x)) pooled_scale[block + thread] = scale;",
+        "Writes one scale more than there are blocks.";
 
     "blocks-no-relu" 13 BLOCKS, "block_scores.scores" BlockScores TensorCores
         "return dot <= 0.0f ? 0.0f : dot;" => "return dot;",
