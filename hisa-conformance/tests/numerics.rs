@@ -142,7 +142,7 @@ fn bounds_are_close_on_hard_vectors() {
 /// The last cases of `edge`.
 const VECTORS: (&str, u64, u64) = ("vectors", 1, 0);
 
-/// A declaration one step too good is found on the cases that are there for it.
+/// A declaration one step too good is found on the cases that are there for it. SPEC 10.17.
 #[test]
 fn false_declarations_are_found() {
     for (name, declared, check) in [

@@ -12,6 +12,7 @@ pub const fn round_to_bf16(x: f32) -> f32 {
 mod tests {
     use super::round_to_bf16;
 
+    /// SPEC V.3.
     #[test]
     fn br_93_ties_and_nan_payloads() {
         for (bits, expected) in [

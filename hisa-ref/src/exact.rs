@@ -304,6 +304,7 @@ mod tests {
         sum
     }
 
+    /// SPEC V.4.
     #[test]
     fn adding_and_taking_away_leaves_zero() {
         for shift in [0, 1, 63, 64, 65, 127, 128, 200, 383] {
@@ -329,6 +330,7 @@ mod tests {
         assert_eq!(top_bit(&total.split().1), Some(383));
     }
 
+    /// SPEC V.6.
     #[test]
     fn one_rounding_to_nearest_even() {
         let round = |value: i128, shift: u32, exponent: i32| {
@@ -364,6 +366,7 @@ mod tests {
         assert_eq!(round(0, 0, 0), 0);
     }
 
+    /// SPEC V.6.
     #[test]
     fn subnormals_and_overflow() {
         let round = |value: i128, exponent| sum(&[(value, 0)]).scaled_to_f32(1, exponent).to_bits();
@@ -419,6 +422,7 @@ mod tests {
         assert_eq!(above.divided_to_f32(3, -64), 16_777_218.0);
     }
 
+    /// SPEC S.8.
     #[test]
     fn magnitudes_round_upward() {
         assert_eq!(
@@ -456,6 +460,7 @@ mod tests {
         }
     }
 
+    /// SPEC V.7.
     #[test]
     fn extended_reals_follow_ieee() {
         let total = |terms: &[(i64, f32)]| {

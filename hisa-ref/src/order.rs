@@ -73,6 +73,7 @@ mod tests {
         }
     }
 
+    /// SPEC V.4 and V.5.
     #[test]
     fn br_32_zeros_are_equal_and_nan_is_last() {
         assert_eq!(rank_key(0.0), rank_key(-0.0));

@@ -89,6 +89,7 @@ fn br_65_more_than_2_31_slots_in_all() {
     assert_eq!(many.row(0).to_vec(), [1, 0]);
 }
 
+/// SPEC 6.1.
 #[test]
 fn br_66_block_131072_of_128_keys() {
     let n = 16_777_217;
@@ -133,6 +134,7 @@ fn br_67_br_68_46341_rows_and_keys() {
     assert_eq!((finite, scores[(n as usize - 1, 362)]), (1, f32::INFINITY));
 }
 
+/// SPEC 10.10.
 #[test]
 fn br_97_twenty_repeats_give_the_same_bits() {
     let case = Case::new(9, 128, 512, 16, 64, Kind::Plain);
@@ -167,6 +169,7 @@ fn br_101_heads_of_zero_weight_change_nothing() {
     }
 }
 
+/// SPEC V.9 and 8.2.
 #[test]
 fn br_54_zero_sizes_give_empty_or_padded_results() {
     for (m, n) in [(0, 0), (0, 5), (3, 0)] {

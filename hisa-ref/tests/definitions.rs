@@ -29,6 +29,7 @@ fn bits1(values: &ndarray::Array1<f32>) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
+/// SPEC 2.0, 2.3, 3.0, 3.2, 4.0, 4.3, 5.0, 6.0, 6.1, 7.0, 8.0, 8.2 and 9.1.
 #[test]
 fn all_stages_from_pooling_on() {
     let mut blocks_dropped = 0;
@@ -93,6 +94,7 @@ fn all_stages_from_pooling_on() {
     );
 }
 
+/// SPEC 6.1, 7.2 and 8.1.
 #[test]
 fn selection_over_shuffled_block_columns() {
     // Ports return blocks in any order, with -1 anywhere; selection must not depend on it.
@@ -118,6 +120,7 @@ fn selection_over_shuffled_block_columns() {
     });
 }
 
+/// SPEC 9.2 and 9.4.
 #[test]
 fn dsa_run_equals_its_trace_and_hisa_with_all_blocks() {
     for_cases(400, |case, b, _, k, label| {
@@ -136,6 +139,7 @@ fn dsa_run_equals_its_trace_and_hisa_with_all_blocks() {
     });
 }
 
+/// SPEC 1.0 to 1.5.
 #[test]
 fn quantize_in_every_mode() {
     let formats = [ScaleFormat::F32, ScaleFormat::Ue8m0];
@@ -168,6 +172,7 @@ fn quantize_in_every_mode() {
     }
 }
 
+/// SPEC V.7 and S.7.
 #[test]
 fn special_values_really_reach_the_scores() {
     let (mut nan, mut infinite, mut ordinary) = (0, 0, 0);

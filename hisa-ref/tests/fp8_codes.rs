@@ -19,6 +19,7 @@ fn by_definition(code: u8) -> f64 {
     }
 }
 
+/// SPEC V.1.
 #[test]
 fn br_76_all_256_codes_decode() {
     for bits in 0..=255u8 {
@@ -64,6 +65,7 @@ fn by_search(x: f32) -> u8 {
     nearest.unwrap() | if x.is_sign_negative() { 0x80 } else { 0 }
 }
 
+/// SPEC V.2.
 #[test]
 fn br_75_every_midpoint_and_its_neighbours() {
     let mut checked = 0;
@@ -90,6 +92,7 @@ fn br_75_every_midpoint_and_its_neighbours() {
     );
 }
 
+/// SPEC V.2.
 #[test]
 fn a_stride_through_all_f32() {
     let mut bits = 0u32;
@@ -102,6 +105,7 @@ fn a_stride_through_all_f32() {
     }
 }
 
+/// SPEC V.2 and V.8.
 #[test]
 fn br_73_br_78_overflow_in_both_modes() {
     let table: [(f32, u8, u8); 10] = [
@@ -130,6 +134,7 @@ fn br_73_br_78_overflow_in_both_modes() {
     assert_eq!(E4M3::encode(negative_nan, NonSaturating).to_bits(), 0xFF);
 }
 
+/// SPEC V.2 and V.6.
 #[test]
 fn f64_arguments_round_once() {
     // 17 is the midpoint of 16 and 18; the distance is far below f32 resolution.

@@ -28,6 +28,7 @@ fn assert_same(got: &Pooled, expected: &Pooled, label: &str) {
     assert_eq!(bits(got), bits(expected), "{label}");
 }
 
+/// SPEC 9.5.
 #[test]
 fn every_split_in_two_gives_the_same_bytes() {
     for kind in KINDS {
@@ -50,6 +51,7 @@ fn every_split_in_two_gives_the_same_bytes() {
     }
 }
 
+/// SPEC 9.5.
 #[test]
 fn random_histories_equal_pooling_what_is_held() {
     for seed in 0..300u64 {
@@ -98,6 +100,7 @@ fn random_histories_equal_pooling_what_is_held() {
     }
 }
 
+/// SPEC V.10.
 #[test]
 fn refusals_change_nothing() {
     let case = Case::new(1, 0, 6, 1, 4, common::Kind::Plain);

@@ -51,6 +51,7 @@ fn shape(argument: &'static str, got: &[usize], expected: &str) -> Error {
     ShapeError::new(argument, got, expected).into()
 }
 
+/// SPEC 2.8, 3.4 and V.10.
 #[test]
 fn shapes_are_checked_against_each_other() {
     let mut p = parts();
@@ -80,6 +81,7 @@ fn shapes_are_checked_against_each_other() {
     assert_eq!(p.refusal(), ParamError::Zero { name: "D" }.into());
 }
 
+/// SPEC V.7 and V.10.
 #[test]
 fn strict_mode_names_the_first_value_in_order() {
     let nan = E4M3::from_bits(0xFF);
@@ -116,6 +118,7 @@ fn strict_mode_names_the_first_value_in_order() {
     assert_eq!(value(queries.unwrap_err()), ("weights", vec![0, 1]));
 }
 
+/// SPEC V.7.
 #[test]
 fn permissive_still_checks_shapes_and_windows() {
     let mut p = parts();
@@ -139,6 +142,7 @@ fn any_memory_layout_is_taken() {
     }
 }
 
+/// SPEC 4.0.
 #[test]
 fn masking_takes_column_major_scores() {
     let windows = parts().windows;
@@ -151,6 +155,7 @@ fn masking_takes_column_major_scores() {
     assert_eq!(turned, standard);
 }
 
+/// SPEC 1.5 to 1.7.
 #[test]
 fn quantize_refuses_values_and_dims() {
     let options = QuantizeOptions {
@@ -186,6 +191,7 @@ fn quantize_refuses_values_and_dims() {
     }
 }
 
+/// SPEC 2.8, 3.4, 4.4, 5.6, 6.4, 7.3, 8.3 and V.9.
 #[test]
 fn stages_refuse_zero_sizes_and_wrong_shapes() {
     let p = parts();
@@ -249,6 +255,7 @@ fn stages_refuse_zero_sizes_and_wrong_shapes() {
     ));
 }
 
+/// SPEC 6.3, 6.4, 7.3 and 8.3.
 #[test]
 fn block_ids_are_checked_wherever_they_come_in() {
     let p = parts();
@@ -309,6 +316,7 @@ fn block_ids_are_checked_wherever_they_come_in() {
     assert!(token_scores::run(queries, keys, windows, ids.view(), 2).is_ok());
 }
 
+/// SPEC 8.3.
 #[test]
 fn slots_are_checked_one_by_one() {
     let windows = Windows::from_rows(&[0, 1], &[4, 3], 4).unwrap();
@@ -368,6 +376,7 @@ fn slots_are_checked_one_by_one() {
     assert_eq!(kept, array![[0, 3], [-1, 1]]);
 }
 
+/// SPEC V.9.
 #[test]
 fn products_that_overflow_are_refused_before_allocation() {
     let largest = (1usize << 31) - 1;
@@ -398,6 +407,7 @@ fn index_map_refuses_a_k_that_no_run_has() {
     }
 }
 
+/// SPEC 1.7.
 #[test]
 fn quantize_takes_empty_tensors_of_any_length() {
     let options = QuantizeOptions {

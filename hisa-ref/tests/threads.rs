@@ -23,6 +23,7 @@ fn bytes(trace: &Trace) -> Vec<u8> {
     bytes
 }
 
+/// SPEC 10.10.
 #[test]
 fn br_15_any_number_of_threads_gives_the_same_bits() {
     // Large enough that every stage is split over threads.

@@ -12,6 +12,7 @@ fn pairs(windows: &Windows) -> Vec<(i32, i32)> {
     windows.rows().iter().map(|w| (w.ks, w.ke)).collect()
 }
 
+/// SPEC W.4.
 #[test]
 fn br_50_empty_sequences_keep_their_index() {
     let windows = Windows::causal(&cu(&[0, 0, 1, 2]), 2, 2).unwrap();
@@ -20,12 +21,14 @@ fn br_50_empty_sequences_keep_their_index() {
     assert_eq!(pairs(&windows), [(0, 1), (0, 2), (2, 3), (2, 4), (2, 5)]);
 }
 
+/// SPEC W.4.
 #[test]
 fn br_51_trailing_repeats_are_padding() {
     let padded = Windows::causal(&cu(&[0, 3, 5, 5, 5]), 5, 5).unwrap();
     assert_eq!(padded, Windows::causal(&cu(&[0, 3, 5]), 5, 5).unwrap());
 }
 
+/// SPEC W.4 and V.10.
 #[test]
 fn br_53_malformed_offsets_name_the_entry() {
     let refuse = |entries: &[i64]| CuSeqlens::new("cu_seqlens", entries).unwrap_err();
@@ -95,6 +98,7 @@ fn br_53_malformed_offsets_name_the_entry() {
     assert_eq!(narrow.offsets(), [0, 1, 3]);
 }
 
+/// SPEC W.5.
 #[test]
 fn separate_offsets_align_the_last_query_with_the_last_key() {
     let (q, k) = (cu(&[0, 2, 2, 5]), cu(&[0, 4, 6, 7]));
@@ -125,6 +129,7 @@ fn separate_offsets_align_the_last_query_with_the_last_key() {
     ));
 }
 
+/// SPEC W.6.
 #[test]
 fn a_key_may_stand_for_several_positions() {
     // 5 positions at stride 2 make 2 keys; a row sees a key once its last position is reached.
@@ -162,6 +167,7 @@ fn a_key_may_stand_for_several_positions() {
     );
 }
 
+/// SPEC W.7.
 #[test]
 fn context_parallel_ranks_hold_mirrored_chunks() {
     let global = Windows::causal(&cu(&[0, 3, 8]), 8, 8).unwrap();
@@ -183,6 +189,7 @@ fn context_parallel_ranks_hold_mirrored_chunks() {
     assert!(global.context_parallel(0, usize::MAX).is_err());
 }
 
+/// SPEC W.1.
 #[test]
 fn rows_are_empty_whatever_their_numbers() {
     let windows =
@@ -208,6 +215,7 @@ fn rows_are_empty_whatever_their_numbers() {
     assert!(!one.is_empty() && Windows::new(vec![], 0).unwrap().is_empty());
 }
 
+/// SPEC W.2.
 #[test]
 fn br_61_br_64_rows_must_fit_the_keys() {
     let refuse = |ks: &[i32], ke: &[i32], n| Windows::from_rows(ks, ke, n).unwrap_err();
@@ -249,6 +257,7 @@ fn br_61_br_64_rows_must_fit_the_keys() {
     assert!(Windows::new(vec![], 1 << 31).is_err());
 }
 
+/// SPEC W.3.
 #[test]
 fn br_72_block_windows_do_not_overflow() {
     let window = Window {

@@ -50,6 +50,14 @@ pub enum DumpError {
         /// What was found.
         problem: WindowsProblem,
     },
+    /// Keys in a cache of pages that cannot be gathered.
+    #[error("{}: {problem}", file.display())]
+    Paged {
+        /// The file.
+        file: PathBuf,
+        /// What contradicts what.
+        problem: PagedProblem,
+    },
     /// Another content has the name that a file was to get.
     #[error("{}: exists with other bytes; nothing is overwritten", file.display())]
     Occupied {
@@ -356,6 +364,70 @@ pub enum WindowsProblem {
         found: &'static str,
         /// Its missing partner.
         missing: &'static str,
+    },
+}
+
+/// A cache of pages, its table and the lengths that contradict each other.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PagedProblem {
+    /// A part of the three tensors.
+    #[error(
+        "keys are given by {found} without {missing}; a cache is kv_cache, block_table, seq_lens"
+    )]
+    Part {
+        /// Name found.
+        found: &'static str,
+        /// Name missing.
+        missing: &'static str,
+    },
+    /// The keys by themselves too.
+    #[error("keys are given by kv_cache and by {found}, which is more than one way")]
+    Twice {
+        /// Name found.
+        found: &'static str,
+    },
+    /// Tensors of different numbers of sequences.
+    #[error("block_table has {table} rows and seq_lens {lens} entries")]
+    Sequences {
+        /// Rows of the table.
+        table: usize,
+        /// Entries of the lengths.
+        lens: usize,
+    },
+    /// A sequence longer than its row of the table, or of a negative length.
+    #[error("seq_lens[{sequence}] is {len}, outside the 0 to {room} tokens of a block_table row")]
+    Length {
+        /// Which sequence.
+        sequence: usize,
+        /// Its length.
+        len: i32,
+        /// Tokens that a row of the table can hold.
+        room: u64,
+    },
+    /// A page that is not there.
+    #[error("block_table[{sequence}, {column}] is {entry}; kv_cache holds {pages} pages")]
+    Page {
+        /// Which sequence.
+        sequence: usize,
+        /// Which page of it.
+        column: usize,
+        /// The entry.
+        entry: i32,
+        /// Pages there are.
+        pages: usize,
+    },
+    /// More keys than int32 counts.
+    #[error("seq_lens add up to {keys} keys, above 2147483647")]
+    Keys {
+        /// Their sum.
+        keys: u64,
+    },
+    /// Offsets of the keys that are not those of the sequences.
+    #[error("cu_seqlens_k are not the sums of seq_lens, first at entry {entry}")]
+    Offsets {
+        /// Which entry, 0 for the first.
+        entry: usize,
     },
 }
 

@@ -1,6 +1,7 @@
 //! The input of a run, read from a dump and checked as a whole.
 
-use super::error::{DumpError, TensorError, WindowsProblem};
+use super::error::{DumpError, PagedProblem, TensorError, WindowsProblem};
+use super::paged;
 use super::params::{Options, RunParams};
 use super::read::{OFFSETS, TensorFile};
 use super::tensor::{Data, Tensor};
@@ -20,9 +21,13 @@ type Result<T> = std::result::Result<T, DumpError>;
 /// | `q` | `[M,H,D]` | U8 (codes), F8_E4M3 |
 /// | `k` | `[N,D]` | U8 (codes), F8_E4M3 |
 /// | `k_scale` | `[N]` | F32 |
+/// | or `kv_cache`, | `[pages,P,D+4]` | U8 |
+/// | `block_table` and | `[S,W]` | I32 |
+/// | `seq_lens` | `[S]` | I32 |
 /// | `weights` | `[M,H]` | F32 |
 /// | `cu_seqlens` | `[S+1]` | I32, I64 |
 /// | or `cu_seqlens_q` and `cu_seqlens_k` | `[S+1]` | I32, I64 |
+/// | or `cu_seqlens_q` alone, where the keys are in a cache | `[S+1]` | I32, I64 |
 /// | or `ks` and `ke` | `[M]` | I32 |
 /// | `x`, optional | `[rows,D]` | F32, BF16, U16 (bf16 bits) |
 ///
@@ -60,14 +65,17 @@ impl InputDump {
         let params = RunParams::read(file.path(), file.metadata(), options)?;
         let way = Way::of(file)?;
         let q: Array3<E4M3> = file.codes("q", "[M, H, D]")?;
-        let k: Array2<E4M3> = file.codes("k", "[N, D]")?;
-        let k_scale: Array1<f32> = file.floats("k_scale", "[N]")?;
+        let paged::Keys {
+            k,
+            k_scale,
+            offsets,
+        } = paged::Keys::read(file)?;
         let weights: Array2<f32> = file.floats("weights", "[M, H]")?;
         // Shapes before windows: M rows of H = 0 heads take no byte of a file, so only a checked
         // shape keeps a short file from asking for a long list of windows.
         Queries::new(q.view(), weights.view(), Strictness::Permissive)?;
         Keys::new(k.view(), k_scale.view(), Strictness::Permissive)?;
-        let windows = way.read(file, q.dim().0, k.nrows())?;
+        let windows = way.read(file, q.dim().0, k.nrows(), offsets.as_deref())?;
         let x = read_x(file)?;
         let path = file.path().to_owned();
         let dump = Self {
@@ -213,6 +221,10 @@ pub fn read_offsets<R: Read + Seek>(file: &mut TensorFile<R>) -> Result<Option<W
             q: signed(offsets(file, "cu_seqlens_q")?),
             k: signed(offsets(file, "cu_seqlens_k")?),
         }),
+        Way::Cached => Some(WindowSource::Separate {
+            q: signed(offsets(file, "cu_seqlens_q")?),
+            k: paged::sequence_offsets(file)?,
+        }),
         Way::Rows => None,
     })
 }
@@ -222,6 +234,8 @@ pub fn read_offsets<R: Read + Seek>(file: &mut TensorFile<R>) -> Result<Option<W
 enum Way {
     Shared,
     Separate,
+    /// Offsets of the queries; those of the keys are the sums of `seq_lens`.
+    Cached,
     Rows,
 }
 
@@ -254,17 +268,34 @@ impl Way {
         let (found, missing): (Vec<_>, Vec<_>) =
             names.iter().copied().partition(|name| file.contains(name));
         match (found.first(), missing.first()) {
+            (Some(&"cu_seqlens_q"), _) if paged::is_paged(file)? && !missing.is_empty() => {
+                Ok(Self::Cached)
+            }
             (Some(found), Some(missing)) => Err(wrong(WindowsProblem::Half { found, missing })),
             _ => Ok(way),
         }
     }
 
-    fn read<R: Read + Seek>(self, file: &mut TensorFile<R>, m: usize, n: usize) -> Result<Windows> {
+    /// `sequences` are the offsets of keys that come from a cache.
+    fn read<R: Read + Seek>(
+        self,
+        file: &mut TensorFile<R>,
+        m: usize,
+        n: usize,
+        sequences: Option<&[i64]>,
+    ) -> Result<Windows> {
         let windows = match self {
             Self::Shared => Windows::causal(&offsets(file, "cu_seqlens")?, m, n),
             Self::Separate => {
                 let cu_q = offsets(file, "cu_seqlens_q")?;
-                Windows::causal_qk(&cu_q, &offsets(file, "cu_seqlens_k")?, m, n)
+                let cu_k = offsets(file, "cu_seqlens_k")?;
+                agree(file, &cu_k, sequences)?;
+                Windows::causal_qk(&cu_q, &cu_k, m, n)
+            }
+            Self::Cached => {
+                let cu_q = offsets(file, "cu_seqlens_q")?;
+                let cu_k = CuSeqlens::new("seq_lens", sequences.unwrap_or_default())?;
+                Windows::causal_qk(&cu_q, &cu_k, m, n)
             }
             Self::Rows => {
                 let ks: Array1<i32> = file.windows("ks", "[M]")?;
@@ -275,6 +306,31 @@ impl Way {
         };
         Ok(windows?)
     }
+}
+
+/// Offsets of the keys against the sequences of a cache, where there is one.
+fn agree<R: Read + Seek>(
+    file: &TensorFile<R>,
+    given: &CuSeqlens,
+    sequences: Option<&[i64]>,
+) -> Result<()> {
+    let Some(sequences) = sequences else {
+        return Ok(());
+    };
+    let given: Vec<i64> = given
+        .offsets()
+        .iter()
+        .map(|&offset| offset as i64)
+        .collect();
+    if given == sequences {
+        return Ok(());
+    }
+    let entry = given.iter().zip(sequences).position(|(a, b)| a != b);
+    let entry = entry.unwrap_or(given.len().min(sequences.len()));
+    Err(DumpError::Paged {
+        file: file.path().to_owned(),
+        problem: PagedProblem::Offsets { entry },
+    })
 }
 
 /// Both lengths against M at once: which of the three is wrong is for the reader to see.

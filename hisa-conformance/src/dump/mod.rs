@@ -26,11 +26,12 @@ pub mod params;
 pub mod size;
 
 mod header;
+mod paged;
 mod read;
 mod tensor;
 pub mod write;
 
-pub use error::{DumpError, HeaderError, TensorError, WindowsProblem};
+pub use error::{DumpError, HeaderError, PagedProblem, TensorError, WindowsProblem};
 pub use header::TensorInfo;
 pub use input::InputDump;
 pub use output::OutputDump;

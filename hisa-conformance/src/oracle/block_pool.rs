@@ -11,7 +11,7 @@ const LEAST_SCALE: u32 = 0x2EDB_E6FF;
 
 /// Pools keys `k` `[N, d]` with `k_scale` `[N]` in flat blocks of `block_size`: `pooled_k`
 /// `[Nb, d]` and `pooled_scale` `[Nb]`. The last block holds what is left, and its mean divides
-/// by that count.
+/// by that count. SPEC 2.0 to 2.7.
 pub fn block_pool(k: &[u8], k_scale: &[f32], d: usize, block_size: usize) -> (Vec<u8>, Vec<f32>) {
     let mut pooled_k = Vec::new();
     let mut pooled_scale = Vec::new();

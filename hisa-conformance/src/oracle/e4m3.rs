@@ -34,6 +34,7 @@ const fn units(code: u8) -> i32 {
 }
 
 /// Value of a code in units of `2^-9` (at most `448 * 512` in magnitude); `None` for both NaNs.
+/// SPEC V.1.
 pub fn decode(code: u8) -> Option<i32> {
     let magnitude = code & !SIGN_BIT;
     match (magnitude, code & SIGN_BIT != 0) {
@@ -44,7 +45,7 @@ pub fn decode(code: u8) -> Option<i32> {
 }
 
 /// Code nearest to `±num / den`, ties to the even code; the sign is kept even on zero.
-/// `den` must not be zero.
+/// `den` must not be zero. SPEC V.2.
 pub fn encode_ratio(negative: bool, num: &BigUint, den: &BigUint, overflow: Overflow) -> u8 {
     encode_count(negative, floor_ratio(num, den, HALF_UNITS), overflow)
 }
@@ -225,6 +226,7 @@ mod tests {
         }
     }
 
+    /// SPEC V.8.
     #[test]
     fn br_73_nan() {
         for nan in [0x7FC0_0000, 0x7F80_0001, 0x7FFF_FFFF] {
@@ -249,6 +251,7 @@ mod tests {
         assert_eq!(encode_f32(0x3F88_0001, Saturating), 0x39);
     }
 
+    /// SPEC V.4.
     #[test]
     fn zeros_keep_their_sign() {
         assert_eq!((encode(0.0), encode(-0.0)), (0x00, 0x80));

@@ -48,6 +48,7 @@ pub struct BlockSparseTrace {
 }
 
 /// The hierarchical indexer: best blocks by their mean key, then best tokens of those blocks.
+/// SPEC 9.1.
 pub fn hisa(input: &OracleInput, params: &OracleParams) -> OracleTrace {
     let windows = &input.windows;
     let (pooled_k, pooled_scale) = block_pool(&input.k, &input.k_scale, input.d, params.block_size);
@@ -70,7 +71,7 @@ pub fn hisa(input: &OracleInput, params: &OracleParams) -> OracleTrace {
     }
 }
 
-/// The flat indexer: best tokens of the whole window.
+/// The flat indexer: best tokens of the whole window. SPEC 9.2.
 pub fn dsa(input: &OracleInput, topk_tokens: usize) -> DsaTrace {
     let flat_scores = flat_scores(input);
     let slots = flat_topk(&flat_scores, &input.windows, input.n, topk_tokens);
@@ -83,7 +84,7 @@ pub fn dsa(input: &OracleInput, topk_tokens: usize) -> DsaTrace {
 }
 
 /// The baseline that keeps all tokens of the best `ceil(K / B)` blocks; `block_topk` of `params`
-/// is not used.
+/// is not used. SPEC 9.3.
 pub fn block_sparse(input: &OracleInput, params: &OracleParams) -> BlockSparseTrace {
     let block_topk_of_tokens = params.topk_tokens.div_ceil(params.block_size);
     let params = &OracleParams {

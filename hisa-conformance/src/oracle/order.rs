@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::round::{SIGN, is_nan};
 
-/// Rank of f32 bits: a higher rank is a better score, equal ranks tie.
+/// Rank of f32 bits: a higher rank is a better score, equal ranks tie. SPEC V.5.
 pub fn rank(bits: u32) -> i64 {
     let magnitude = i64::from(bits & !SIGN);
     if is_nan(bits) {

@@ -22,6 +22,7 @@ pub enum ScaleFormat {
 
 /// Quantizes the rows of `x` `[rows, d]`: codes `[rows, d]` and f32 scale bits `[rows]`, with
 /// `x ~ code * scale`. A row with a NaN has a NaN scale and only NaN codes. `d` must not be 0.
+/// SPEC 1.0 to 1.5.
 pub fn quantize(
     x: &[f32],
     d: usize,
@@ -43,7 +44,7 @@ pub fn quantize(
 
 /// Quantizes a row-major tensor `x` of the given `shape` with one scale for each index over the
 /// kept `dims`: codes in the layout of `x`, and f32 scale bits over the kept dimensions in the
-/// order they have in `shape`. `dims` must be distinct and below `shape.len()`.
+/// order they have in `shape`. `dims` must be distinct and below `shape.len()`. SPEC 1.6.
 pub fn quantize_dims(
     x: &[f32],
     shape: &[usize],
@@ -109,7 +110,7 @@ pub(super) fn over_448(amax: u32) -> u32 {
 }
 
 /// `2^ceil(log2 scale)` within `[2^-127, 2^127]`, for the f32 bits of a value that is not
-/// negative and not NaN.
+/// negative and not NaN. SPEC 1.3.
 pub fn power_of_two_at_least(scale: u32) -> u32 {
     if scale <= LEAST_POWER {
         return LEAST_POWER;
@@ -126,6 +127,7 @@ mod tests {
 
     const INF: f32 = f32::INFINITY;
 
+    /// SPEC 1.2.
     #[test]
     fn the_largest_value_becomes_448() {
         let (codes, scales) = quantize(&[448.0, -224.0, 1.0, 0.0, -0.0], 5, Saturating, Float32);

@@ -39,7 +39,7 @@ impl Real {
         }
     }
 
-    /// IEEE sum: opposite infinities and NaN give NaN.
+    /// IEEE sum: opposite infinities and NaN give NaN. SPEC V.7.
     pub(super) fn plus(self, other: Self) -> Self {
         match (self, other) {
             (Self::Finite(a), Self::Finite(b)) => Self::Finite(a + b),
@@ -52,7 +52,7 @@ impl Real {
         }
     }
 
-    /// IEEE product: zero times infinity and NaN give NaN.
+    /// IEEE product: zero times infinity and NaN give NaN. SPEC V.7.
     pub(super) fn times(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Finite(a), Self::Finite(b)) => Self::Finite(a * b),
@@ -131,6 +131,7 @@ mod tests {
         assert_eq!(Real::from_f32(f32::from_bits(0xFF80_0001)), Real::Nan);
     }
 
+    /// SPEC V.7.
     #[test]
     fn sums_follow_ieee() {
         assert_eq!(Real::int(2).plus(Real::int(-3)), Real::int(-1));
@@ -142,6 +143,7 @@ mod tests {
         assert_eq!(Real::int(0).plus(Real::Nan), Real::Nan);
     }
 
+    /// SPEC V.7.
     #[test]
     fn products_follow_ieee() {
         assert_eq!(Real::int(2).times(&Real::int(-3)), Real::int(-6));

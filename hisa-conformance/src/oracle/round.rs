@@ -51,7 +51,7 @@ pub(super) fn floor_small(num: u128, den: u64, shift: i64) -> (u64, bool) {
 }
 
 /// The f32 bits nearest to `±num / den * 2^exp`: ties to even, gradual underflow, overflow to
-/// infinity; a zero result is `+0.0` whatever the sign. `den` must not be zero.
+/// infinity; a zero result is `+0.0` whatever the sign. `den` must not be zero. SPEC V.4 and V.6.
 pub fn round_f32(negative: bool, num: &BigUint, den: &BigUint, exp: i64) -> u32 {
     let bits = (num.bits() as i64, den.bits() as i64);
     round(negative, bits, exp, |shift| floor_ratio(num, den, shift))
@@ -102,7 +102,7 @@ fn round(
 }
 
 /// f32 bits rounded to bf16, returned as the f32 bits of the same value: ties to even, overflow
-/// to infinity; every NaN becomes [`NAN`].
+/// to infinity; every NaN becomes [`NAN`]. SPEC V.3.
 pub fn round_bf16(bits: u32) -> u32 {
     if is_nan(bits) {
         return NAN;
@@ -181,6 +181,7 @@ mod tests {
         assert_eq!(round((1 << 25) - 1, 1, 0), 33_554_432f32.to_bits());
     }
 
+    /// SPEC V.6.
     #[test]
     fn ratios_are_rounded_once() {
         assert_eq!(round(1, 3, 0), (1.0f32 / 3.0).to_bits());
@@ -213,6 +214,7 @@ mod tests {
         assert_eq!(minus, SIGN | INFINITY);
     }
 
+    /// SPEC V.4.
     #[test]
     fn zero_has_no_sign() {
         assert_eq!(round_f32(true, &0u32.into(), &7u32.into(), 500), 0);

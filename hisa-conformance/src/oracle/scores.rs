@@ -9,7 +9,7 @@ use super::windows::{window_blocks, window_keys};
 use super::{OracleInput, OracleParams};
 
 /// Scores of each row against the pooled keys `[Nb, D]` with their scales `[Nb]`: `[M, Nb]`,
-/// `-inf` outside the row's block window.
+/// `-inf` outside the row's block window. SPEC 3.0 to 3.3.
 pub fn block_scores(
     input: &OracleInput,
     params: &OracleParams,
@@ -33,7 +33,7 @@ pub fn block_scores(
 
 /// Scores of each row against the keys of its selected blocks `block_ids` `[M, m]`: `[M, m * B]`.
 /// Slot `t * B + i` is key `block_ids[t] * B + i`; `-inf` where there is no block and where the
-/// key is outside the row's window.
+/// key is outside the row's window. SPEC 6.0 to 6.2.
 pub fn token_scores(input: &OracleInput, params: &OracleParams, block_ids: &[i32]) -> Vec<f32> {
     let scorer = Scorer::new(input, &input.k, &input.k_scale);
     let mut scores = Vec::new();
@@ -49,7 +49,7 @@ pub fn token_scores(input: &OracleInput, params: &OracleParams, block_ids: &[i32
     scores
 }
 
-/// Scores of each row against every key: `[M, N]`, `-inf` outside the row's window.
+/// Scores of each row against every key: `[M, N]`, `-inf` outside the row's window. SPEC 9.2.
 pub fn flat_scores(input: &OracleInput) -> Vec<f32> {
     let scorer = Scorer::new(input, &input.k, &input.k_scale);
     let mut scores = Vec::new();
@@ -97,6 +97,7 @@ impl<'a> Scorer<'a> {
     }
 
     /// `scale * sum_h w[h] * max(0, q[h] . key)` in extended reals, rounded once.
+    /// SPEC S.1 to S.7, V.8.
     fn score(&self, row: usize, key: usize) -> f32 {
         let heads = row * self.heads..(row + 1) * self.heads;
         if heads.clone().any(|head| self.queries.has_nan[head]) || self.keys.has_nan[key] {
@@ -210,6 +211,7 @@ mod tests {
         assert_eq!(scores(&identity, &[1.0, 1.0], &k, &[1.0, 1.0]), [3.0, 2.0]);
     }
 
+    /// SPEC S.1 and S.4.
     #[test]
     fn weights_of_either_sign_are_summed_exactly() {
         let q = [1.0, 1.0, 1.0];

@@ -6,7 +6,7 @@ use super::round::round_bf16;
 use super::windows::{window_blocks, window_keys};
 
 /// Block scores `[M, blocks]` with `-inf` outside each row's block window and `+inf` at its first
-/// and last block; every other score passes unchanged.
+/// and last block; every other score passes unchanged. SPEC 4.0 to 4.3.
 pub fn block_mask(
     block_scores: &[f32],
     windows: &[(i32, i32)],
@@ -29,7 +29,7 @@ pub fn block_mask(
 }
 
 /// Selected blocks `[M, m]` from masked scores `[M, blocks]`: ascending ids, then -1. The last
-/// block of the window goes first, then its first block, then the best ranked.
+/// block of the window goes first, then its first block, then the best ranked. SPEC 5.0 to 5.5.
 pub fn block_topk(
     block_mask: &[f32],
     windows: &[(i32, i32)],
@@ -62,7 +62,7 @@ pub fn block_topk(
 }
 
 /// Best slots `[M, K]` from `token_scores` `[M, m * B]`: those whose key lies in the row's window,
-/// best score first, ties by lower key, then -1.
+/// best score first, ties by lower key, then -1. SPEC 7.0 to 7.2.
 pub fn token_topk(
     token_scores: &[f32],
     block_ids: &[i32],
@@ -109,7 +109,7 @@ pub(super) fn flat_topk(
 }
 
 /// Token ids relative to the window's start, `[M, K]`, from `slots` `[M, K]` element by element.
-/// A slot that names no key of the window gives -1, like -1 itself.
+/// A slot that names no key of the window gives -1, like -1 itself. SPEC 8.0 to 8.2.
 pub fn index_map(
     slots: &[i32],
     block_ids: &[i32],
@@ -160,6 +160,7 @@ mod tests {
         block_topk(&masked, &windows, scores.len(), &params)
     }
 
+    /// SPEC 4.1 to 4.3.
     #[test]
     fn mask_is_exact_and_idempotent() {
         let odd_nan = f32::from_bits(0xFF80_0123);
@@ -240,6 +241,7 @@ mod tests {
         assert_eq!(select_blocks(&scores, params(1, 5, 1)), [0, 1, 2, 3, 5]);
     }
 
+    /// SPEC 5.2 and 5.4.
     #[test]
     fn forcing_is_by_position() {
         // Handed a row that was never masked, the stage still forces the ends.
@@ -268,6 +270,7 @@ mod tests {
         );
     }
 
+    /// SPEC 8.1 and 8.2.
     #[test]
     fn index_map_keeps_positions() {
         let indices = index_map(&[-1, 1, -1], &[1], &[(2, 4)], &params(2, 1, 3));

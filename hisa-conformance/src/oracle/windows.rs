@@ -9,6 +9,7 @@ use std::ops::Range;
 pub const NO_SEQUENCE: (i32, i32) = (i32::MAX, 0);
 
 /// Keys of a window `(ks, ke)`, absolute; nothing if `ks >= ke`, whatever the numbers are.
+/// SPEC W.1.
 pub fn window_keys((ks, ke): (i32, i32)) -> Range<usize> {
     match (usize::try_from(ks), usize::try_from(ke)) {
         (Ok(ks), Ok(ke)) if ks < ke => ks..ke,
@@ -16,7 +17,7 @@ pub fn window_keys((ks, ke): (i32, i32)) -> Range<usize> {
     }
 }
 
-/// Blocks of `block_size` keys that a window touches; `0..0` if it is empty.
+/// Blocks of `block_size` keys that a window touches; `0..0` if it is empty. SPEC W.3.
 pub fn window_blocks(window: (i32, i32), block_size: usize) -> Range<usize> {
     let keys = window_keys(window);
     if keys.is_empty() {
@@ -27,12 +28,13 @@ pub fn window_blocks(window: (i32, i32), block_size: usize) -> Range<usize> {
 }
 
 /// Causal self-attention windows `[rows]` from one list of offsets that holds for rows and keys.
+/// SPEC W.4.
 pub fn windows_from_cu_seqlens(cu_seqlens: &[i32], rows: usize) -> Vec<(i32, i32)> {
     windows_from_offsets(cu_seqlens, cu_seqlens, rows)
 }
 
 /// Causal windows `[rows]` from the offsets of queries and of keys: the last row of a sequence
-/// sees all its keys, the row before it one key less, and so on.
+/// sees all its keys, the row before it one key less, and so on. SPEC W.5.
 pub fn windows_from_offsets(
     cu_seqlens_q: &[i32],
     cu_seqlens_k: &[i32],
@@ -45,7 +47,7 @@ pub fn windows_from_offsets(
 
 /// Windows `[rows]` over keys that each stand for `kv_stride` positions. `first_positions` holds
 /// the position of each sequence's first row, 0 where it is missing; without `cu_seqlens_k` a
-/// sequence has `len_q / kv_stride` keys.
+/// sequence has `len_q / kv_stride` keys. SPEC W.6.
 pub fn windows_with_stride(
     cu_seqlens_q: &[i32],
     kv_stride: i32,
@@ -71,7 +73,7 @@ pub fn windows_with_stride(
 
 /// Rows that rank `rank` of `ranks` holds under context parallelism, as global row numbers
 /// `[rows / ranks]`: of `2 * ranks` equal chunks, number `rank` from the front, then number
-/// `rank` from the back. `rows` must be a multiple of `2 * ranks`.
+/// `rank` from the back. `rows` must be a multiple of `2 * ranks`. SPEC W.7.
 pub fn zigzag_rows(rows: usize, rank: usize, ranks: usize) -> Vec<usize> {
     let chunk = rows / (2 * ranks);
     let rows_of = |index: usize| index * chunk..(index + 1) * chunk;
@@ -95,7 +97,7 @@ struct Row {
 }
 
 /// Windows of rows that see the first `visible(row)` keys of their sequence, as far as it has so
-/// many.
+/// many. SPEC W.8.
 fn per_sequence(
     cu_q: &[i32],
     cu_k: &[i32],
@@ -154,6 +156,7 @@ mod tests {
         assert_eq!(windows_from_cu_seqlens(&[0, 0], 0), []);
     }
 
+    /// SPEC W.8.
     #[test]
     fn rows_without_a_sequence() {
         assert_eq!(windows_from_cu_seqlens(&[0, 1], 2), [(0, 1), NO_SEQUENCE]);

@@ -7,6 +7,7 @@ mod header;
 mod input;
 mod mutations;
 mod output;
+mod paged;
 mod params;
 mod values;
 mod write;

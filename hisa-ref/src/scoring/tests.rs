@@ -84,6 +84,7 @@ fn profile_shape() {
     check_all(1, shape, &every_pair(), &[Factors::Plain]);
 }
 
+/// SPEC S.1.
 #[test]
 fn every_kind_of_codes_and_factors() {
     let shape = Shape {
@@ -95,6 +96,7 @@ fn every_kind_of_codes_and_factors() {
     check_all(2, shape, &every_pair(), &FACTORS);
 }
 
+/// SPEC S.1.
 #[test]
 fn every_shape() {
     for head_dim in [1, 2, 3, 17, 24, 32, 64, 96, 127, 128] {
@@ -174,6 +176,7 @@ fn scores_can_be_programmed_through_the_scale() {
 }
 
 /// Terms too small for f64 beside the others decide a tie, or are all that is left.
+/// SPEC S.1 and V.6.
 #[test]
 fn roundings_that_f64_cannot_decide() {
     let tiny = 2f32.powi(-60);
@@ -200,6 +203,7 @@ fn roundings_that_f64_cannot_decide() {
 }
 
 /// Rows whose norms come as close to the limits as they can, with every product of one sign.
+/// SPEC S.2.
 #[test]
 fn largest_dots_do_not_overflow() {
     let (most, least) = (E4M3::from_bits(0x7E), E4M3::from_bits(0xFE));

@@ -240,6 +240,7 @@ mod tests {
         assert_eq!(decided_mean(sum, 4.0 * sum, 2.0), None);
     }
 
+    /// SPEC V.4 and 2.7.
     #[test]
     fn zeros_are_positive_and_infinities_decide_nothing() {
         let zero = decided_mean(-1e-60, 1e-60, 1.0).map(f32::to_bits);
@@ -249,7 +250,7 @@ mod tests {
     }
 
     /// Codes cannot show an error of a mean, so means are compared here. Each mean is a midpoint of
-    /// f32 plus or minus 2^-80; around it terms cancel exactly, but not in f64.
+    /// f32 plus or minus 2^-80; around it terms cancel exactly, but not in f64. SPEC 2.2 and 2.4.
     #[test]
     fn means_beside_midpoints_equal_the_definition() {
         let (one, minus) = (E4M3::from_bits(0x38), E4M3::from_bits(0xB8));

@@ -46,6 +46,7 @@ fn exact_scores_leave_one_answer_and_it_is_the_true_one() {
     assert!(rows > 1000, "{rows}");
 }
 
+/// SPEC 10.17.
 #[test]
 fn every_changed_answer_is_objected_to_where_scores_are_exact() {
     let (mut sets, mut orders) = (0, 0);
@@ -145,7 +146,7 @@ fn answer(
 
 /// Whatever a backend computes within its ranges, its answer is accepted, and the number of ids is
 /// the true one: only ends of a window can be cut, and whether these are chosen does not depend on
-/// scores.
+/// scores. SPEC 10.17.
 #[test]
 fn whatever_lies_in_the_ranges_gives_an_accepted_answer() {
     let declared = "block_pool=f32,scores=bounded:hopper-qgmma+bf16";
