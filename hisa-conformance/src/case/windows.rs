@@ -155,6 +155,7 @@ mod tests {
         assert_eq!(rows(&strided, 4, 2), [(0, 0), (0, 1), (0, 1), (0, 2)]);
     }
 
+    /// SPEC W.7 and W.8.
     #[test]
     fn shards_hold_mirrored_chunks_and_padding_comes_last() {
         let spec = WindowSpec {
