@@ -8,10 +8,11 @@ use hisa_conformance::backend::{
 };
 use hisa_conformance::case::Case;
 use hisa_conformance::check::CHECKS;
+use hisa_conformance::flags::Flags;
 use hisa_conformance::op::Op;
 use hisa_conformance::problem::Problem;
 use hisa_conformance::summary::{Source, Summary};
-use hisa_conformance::worker::judge::judge_all;
+use hisa_conformance::worker::judge::{Exhibit, Terms, judge};
 use hisa_ref::{E4M3, Stage};
 use std::collections::BTreeSet;
 
@@ -25,6 +26,7 @@ struct Damaged {
     damage: Damage,
     calls: u64,
     on_any_rows: bool,
+    gathers: bool,
 }
 
 impl Backend for Damaged {
@@ -45,6 +47,10 @@ impl Backend for Damaged {
         }
         Ok(())
     }
+
+    fn gathers(&self) -> bool {
+        self.gathers
+    }
 }
 
 /// Two sequences of 9 and 15 keys: 24 rows in blocks of 4, some windows cut, two heads.
@@ -55,10 +61,10 @@ fn case() -> Case {
 }
 
 fn findings(op: Op, damage: Damage) -> Summary {
-    findings_on(op, damage, false)
+    findings_on(op, damage, (false, false))
 }
 
-fn findings_on(op: Op, damage: Damage, on_any_rows: bool) -> Summary {
+fn findings_on(op: Op, damage: Damage, (on_any_rows, gathers): (bool, bool)) -> Summary {
     let problem = Problem::new(&case()).unwrap();
     let inner = Reference::new();
     let mut backend = Damaged {
@@ -67,20 +73,24 @@ fn findings_on(op: Op, damage: Damage, on_any_rows: bool) -> Summary {
         damage,
         calls: 0,
         on_any_rows,
+        gathers,
     };
-    let source = Source {
-        generator: "test".into(),
-        index: 0,
+    let exhibit = Exhibit {
+        problem: &problem,
+        source: &Source {
+            generator: "test".into(),
+            index: 0,
+        },
+        case: "case",
+        flags: &|| Flags::NONE,
+    };
+    let terms = Terms {
+        together: true,
+        ..Terms::of(&Op::ALL)
     };
     let mut summary = Summary::default();
     let basis = &mut Reference::new();
-    judge_all(
-        &problem,
-        (&source, "case"),
-        &mut backend,
-        basis,
-        &mut summary,
-    );
+    judge(&exhibit, &mut backend, basis, &terms, &mut summary);
     summary
 }
 
@@ -459,10 +469,12 @@ fn the_relations_notice_their_fault() {
         }),
     ];
     for (op, check, damage) in cases {
-        assert_eq!(
-            first_of(&findings_on(op, damage, true)),
-            format!("{op}.{check}")
-        );
+        let [alone, together] = [false, true].map(|gathers| {
+            let summary = findings_on(op, damage, (true, gathers));
+            assert_eq!(first_of(&summary), format!("{op}.{check}"));
+            (summary.findings, summary.tallies)
+        });
+        assert_eq!(together, alone, "{op}.{check}");
     }
 }
 
@@ -476,7 +488,12 @@ fn the_relations_of_scores_notice_their_fault() {
             Ok(())
         };
         let op = Op::Stage(stage);
-        assert_eq!(first_finding(op, damage), format!("{op}.permute"));
+        let [alone, together] = [false, true].map(|gathers| {
+            let summary = findings_on(op, damage, (false, gathers));
+            assert_eq!(first_of(&summary), format!("{op}.permute"));
+            (summary.findings, summary.tallies)
+        });
+        assert_eq!(together, alone, "{op}.permute");
     }
 }
 

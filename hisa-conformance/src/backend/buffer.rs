@@ -267,6 +267,12 @@ impl Buffer {
         for_any!(self, tensor => tensor.shape())
     }
 
+    /// Bytes of the tensor and its guards.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        for_any!(self, tensor => size_of_val(tensor.arena()))
+    }
+
     /// As [`Guarded::damaged_guard`].
     #[must_use]
     pub fn damaged_guard(&self) -> Option<isize> {

@@ -8,7 +8,8 @@ mod accepted;
 mod bounded;
 mod mask;
 pub(crate) mod plain;
-mod relations;
+pub mod related;
+pub(crate) mod relations;
 mod scores;
 mod selection;
 mod slots;
@@ -16,6 +17,7 @@ mod slots;
 use crate::op::Op;
 use crate::trial::Trial;
 use hisa_ref::Stage::*;
+use related::Relate;
 use serde::{Deserialize, Serialize};
 
 /// What one check found on one case.
@@ -120,6 +122,8 @@ pub struct Check {
     pub clause: &'static str,
     /// Judges one case.
     pub judge: fn(&mut Trial<'_>, Op) -> Verdict,
+    /// Which related problems it runs the job on, where it does.
+    pub relate: Option<Relate>,
 }
 
 impl Check {
@@ -144,16 +148,33 @@ pub fn position(id: &str) -> Option<usize> {
 
 /// The checks every job has, around those of its own.
 macro_rules! checks {
-    ($($op:expr => [$($group:ident $name:literal $clause:literal $judge:path;)*])*) => {
+    ($($op:expr => [
+        $($group:ident $name:literal $clause:literal $judge:path $(, $relate:path)?;)*
+    ])*) => {
         &[$(
             check($op, Group::Runs, "runs", "10.18", plain::runs),
             check($op, Group::Shape, "shape", "10.1", plain::shape),
-            $(check($op, Group::$group, $name, $clause, $judge),)*
+            $(own!($op, $group $name $clause $judge $(, $relate)?),)*
             check($op, Group::Repeat, "repeat", "10.10", plain::repeat),
             check($op, Group::Guard, "guard", "10.19", plain::guard),
             check($op, Group::Guard, "inputs", "10.12", plain::inputs),
             check($op, Group::Stale, "stale", "10.11", plain::stale),
         )*]
+    };
+}
+
+/// A line of [`CHECKS`]: with related problems, their comparison judges what it is told of them.
+macro_rules! own {
+    ($op:expr, $group:ident $name:literal $clause:literal $judge:path) => {
+        check($op, Group::$group, $name, $clause, $judge)
+    };
+    ($op:expr, $group:ident $name:literal $clause:literal $judge:path, $relate:path) => {
+        Check {
+            relate: Some($relate),
+            ..check($op, Group::$group, $name, $clause, |trial, op| {
+                $judge(trial, op, $relate)
+            })
+        }
     };
 }
 
@@ -170,6 +191,7 @@ const fn check(
         name,
         clause,
         judge,
+        relate: None,
     }
 }
 
@@ -186,7 +208,7 @@ pub const CHECKS: &[Check] = checks! {
     ]
     Op::Stage(BlockScores) => [
         Scores "scores" "3.1" scores::block_scores;
-        Relations "permute" "10.14" relations::permute;
+        Relations "permute" "10.14" relations::agree, related::permute;
     ]
     Op::Stage(BlockMask) => [
         Mask "mask" "10.7" mask::block_mask;
@@ -201,8 +223,8 @@ pub const CHECKS: &[Check] = checks! {
     Op::Stage(TokenScores) => [
         Mask "mask" "6.2" mask::token_scores;
         Scores "scores" "6.2" scores::token_scores;
-        Relations "permute" "10.14" relations::permute;
-        Relations "scale" "10.15" relations::scale;
+        Relations "permute" "10.14" relations::agree, related::permute;
+        Relations "scale" "10.15" relations::agree, related::scale;
     ]
     Op::Stage(TokenTopk) => [
         Slots "range" "10.2" slots::range;
@@ -226,14 +248,14 @@ pub const CHECKS: &[Check] = checks! {
         Slots "count" "10.5" slots::count;
         Selection "selection" "9.1" selection::chained;
         Selection "order" "7.2" selection::order;
-        Relations "window" "10.8" relations::window;
-        Relations "split" "10.9" relations::split;
-        Relations "rows" "10.9" relations::rows;
-        Relations "neighbours" "10.9" relations::neighbours;
-        Relations "nest" "10.13" relations::nest;
-        Relations "permute" "10.14" relations::permute;
-        Relations "scale" "10.15" relations::scale;
-        Relations "negate" "10.20" relations::negate;
+        Relations "window" "10.8" relations::agree, related::window;
+        Relations "split" "10.9" relations::agree, related::split;
+        Relations "rows" "10.9" relations::agree, related::rows;
+        Relations "neighbours" "10.9" relations::agree, related::neighbours;
+        Relations "nest" "10.13" relations::agree, related::nest;
+        Relations "permute" "10.14" relations::agree, related::permute;
+        Relations "scale" "10.15" relations::agree, related::scale;
+        Relations "negate" "10.20" relations::agree, related::negate;
     ]
     Op::Dsa => [
         Mask "mask" "9.2" mask::flat_scores;
@@ -244,10 +266,10 @@ pub const CHECKS: &[Check] = checks! {
         Scores "scores" "9.2" scores::flat_scores;
         Selection "selection" "9.2" selection::chained;
         Selection "order" "9.2" selection::order;
-        Relations "window" "10.8" relations::window;
-        Relations "rows" "10.9" relations::rows;
-        Relations "nest" "10.13" relations::nest;
-        Relations "negate" "10.20" relations::negate;
+        Relations "window" "10.8" relations::agree, related::window;
+        Relations "rows" "10.9" relations::agree, related::rows;
+        Relations "nest" "10.13" relations::agree, related::nest;
+        Relations "negate" "10.20" relations::agree, related::negate;
         Relations "equal-flat" "10.16" relations::equal_flat;
     ]
     Op::BlockSparse => [
@@ -255,7 +277,7 @@ pub const CHECKS: &[Check] = checks! {
         Slots "tail" "10.3" slots::tail;
         Slots "unique" "10.4" slots::unique;
         Selection "selection" "9.3" selection::chained;
-        Relations "rows" "10.9" relations::rows;
-        Relations "negate" "10.20" relations::negate;
+        Relations "rows" "10.9" relations::agree, related::rows;
+        Relations "negate" "10.20" relations::agree, related::negate;
     ]
 };

@@ -47,7 +47,7 @@ impl Staged {
         for (job, out) in jobs {
             let gathered = gathered(job)?;
             for (_, buffer) in job.tensors.iter().chain(out.tensors.iter()) {
-                (count, bytes) = (count + 1, bytes + bytes_of(buffer));
+                (count, bytes) = (count + 1, bytes + buffer.bytes());
             }
             for piece in &gathered {
                 (count, bytes) = (count + 2, bytes + piece.bytes());
@@ -203,7 +203,7 @@ struct Gathered {
 
 impl Gathered {
     fn bytes(&self) -> usize {
-        bytes_of(&self.codes) + bytes_of(&self.scales)
+        self.codes.bytes() + self.scales.bytes()
     }
 
     fn put(&self, arena: &mut Arena) -> Result<Piece, Failure> {
@@ -246,14 +246,6 @@ fn put(arena: &mut Arena, buffer: &Buffer) -> Result<Spot, Failure> {
         Buffer::F32(tensor) => Spot::F32(arena.put(tensor.arena())?),
         Buffer::I32(tensor) => Spot::I32(arena.put(tensor.arena())?),
     })
-}
-
-fn bytes_of(buffer: &Buffer) -> usize {
-    match buffer {
-        Buffer::Codes(tensor) => tensor.arena().len(),
-        Buffer::F32(tensor) => size_of_val(tensor.arena()),
-        Buffer::I32(tensor) => size_of_val(tensor.arena()),
-    }
 }
 
 /// A tensor without its guards.

@@ -1,15 +1,21 @@
 //! One problem on one backend: runs, kept for all checks that look at them.
 
-use crate::backend::{Backend, Buffers, Call, Capabilities, Failure, Fill, Job, Outputs};
+mod together;
+
+use crate::backend::{Backend, Buffers, Capabilities, Failure, Fill, Job, Outputs};
 use crate::check::Verdict;
 use crate::check::plain::{Change, change, misshapen};
+use crate::check::related::Variant;
+use crate::check::relations::answer;
 use crate::measure::Measures;
 use crate::numerics::Bounds;
 use crate::op::Op;
 use crate::problem::Problem;
 use crate::truth::Truth;
+use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use together::Gathered;
 
 /// What the first call of a job left behind.
 #[derive(Debug)]
@@ -33,7 +39,8 @@ pub struct Trial<'a> {
     base: [Option<Run>; Op::ALL.len()],
     filled: [Option<Result<Buffers, Failure>>; Op::ALL.len()],
     twice: [Option<Twice>; Op::ALL.len()],
-    bounds: Option<Arc<Bounds<'a>>>,
+    gathered: Vec<Gathered>,
+    bounds: OnceCell<Arc<Bounds<'a>>>,
 }
 
 /// What further runs of the same job changed.
@@ -57,12 +64,13 @@ impl<'a> Trial<'a> {
             base: Op::ALL.map(|_| None),
             filled: Op::ALL.map(|_| None),
             twice: Op::ALL.map(|_| None),
-            bounds: None,
+            gathered: Vec::new(),
+            bounds: OnceCell::new(),
         }
     }
 
-    /// Says which jobs will be asked for: a backend that gathers runs their first two runs
-    /// together when the first of them is.
+    /// Says which jobs will be asked for: a backend that gathers runs their first two runs and
+    /// those on related problems together when the first of them is.
     pub fn plan(&mut self, ops: &[Op]) {
         if self.backend.gathers() {
             self.planned = ops.to_vec();
@@ -76,12 +84,12 @@ impl<'a> Trial<'a> {
     }
 
     /// What the declared numerics allow on this problem, shared by all checks.
-    pub fn bounds(&mut self) -> Arc<Bounds<'a>> {
+    pub fn bounds(&self) -> Arc<Bounds<'a>> {
         let (problem, truth) = (self.problem, self.truth);
         let numerics = self.backend.capabilities().numerics;
         let bounds = self
             .bounds
-            .get_or_insert_with(|| Arc::new(Bounds::new(problem, truth, numerics)));
+            .get_or_init(|| Arc::new(Bounds::new(problem, truth, numerics)));
         Arc::clone(bounds)
     }
 
@@ -177,44 +185,6 @@ impl<'a> Trial<'a> {
         change(op, problem, self.outputs(op).ok()?, &later)
     }
 
-    /// The runs of [`Self::first`] and the first of [`Self::twice`] of all planned jobs.
-    fn run_planned(&mut self) {
-        let mut ops = std::mem::take(&mut self.planned);
-        let takes = |op: &Op| {
-            let refused = self.backend.capabilities().refuses(*op, self.problem);
-            refused.is_none() && self.truth.of(*op).is_ok()
-        };
-        ops.retain(takes);
-        let (inputs, made) = (self.truth.inputs(), self.truth.chain());
-        let call = |op: Op, fill: Fill| {
-            let job = Job::copied(op, self.problem, inputs, made).ok()?;
-            let out = Outputs::new(op, self.problem, fill);
-            Some(Call { job, out })
-        };
-        let fills = [Fill::Zeros, Fill::Ones];
-        let each = fills
-            .into_iter()
-            .flat_map(|fill| ops.iter().map(move |&op| (op, fill)));
-        let mut calls: Vec<Call<'_>> = each.filter_map(|(op, fill)| call(op, fill)).collect();
-        let backend = &mut *self.backend;
-        let run = catch_unwind(AssertUnwindSafe(|| backend.run_all(&mut calls)));
-        // After a panic each job runs alone, to see which of them it was.
-        for (Call { job, out }, result) in calls.into_iter().zip(run.unwrap_or_default()) {
-            let outputs = result.map(|()| out.tensors);
-            let (at, before) = (job.op.index(), [inputs, made]);
-            match self.base[at].is_none() {
-                true => {
-                    let changed_input = changed(job.op, &job.tensors, before);
-                    self.base[at] = Some(Run {
-                        outputs,
-                        changed_input,
-                    });
-                }
-                false => self.filled[at] = Some(outputs),
-            }
-        }
-    }
-
     /// Runs `op` on the problem of the trial: its outputs, and what became of its inputs.
     fn same(&mut self, op: Op, fill: Fill) -> (Result<Buffers, Failure>, Buffers) {
         let (inputs, made) = (self.truth.inputs(), self.truth.chain());
@@ -222,13 +192,23 @@ impl<'a> Trial<'a> {
         self.call(job, Outputs::new(op, self.problem, fill))
     }
 
-    /// Runs `op` on another problem, on the true results of the stages before it in this one.
+    /// Runs `op` on a related problem, on the true results of the stages before it in this one;
+    /// where that has run with others, its answer, once.
     ///
     /// # Errors
-    /// What the backend says, and [`Failure::Unsupported`] where an input is missing.
-    pub fn on(&mut self, op: Op, problem: &Problem, fill: Fill) -> Result<Buffers, Failure> {
-        let job = Job::new(op, problem, self.truth.chain());
-        self.call(job, Outputs::new(op, problem, fill)).0
+    /// [`Verdict::Skip`] where the backend does not take the job, or an input is missing;
+    /// [`Verdict::Fail`] where it gives no result, or one of another shape.
+    pub fn on(&mut self, op: Op, variant: &Variant) -> Result<Buffers, Verdict> {
+        if let Some(answer) = self.take_gathered(op, variant) {
+            return answer;
+        }
+        let related = variant.of(self.problem);
+        if let Some(why) = self.capabilities().refuses(op, &related) {
+            return Err(Verdict::Skip(why));
+        }
+        let job = Job::new(op, &related, self.truth.chain());
+        let outputs = self.call(job, Outputs::new(op, &related, Fill::Zeros)).0;
+        answer(op, &related, outputs)
     }
 
     fn call(
@@ -282,90 +262,4 @@ impl std::fmt::Debug for Trial<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::reference::Reference;
-    use crate::case::Case;
-
-    /// The reference, which counts how it is called; `wrong` makes the second run of `dsa` differ.
-    struct Gathering {
-        inner: Reference,
-        together: usize,
-        alone: usize,
-        wrong: bool,
-    }
-
-    impl Backend for Gathering {
-        fn name(&self) -> &'static str {
-            "gathering"
-        }
-
-        fn capabilities(&self) -> &Capabilities {
-            self.inner.capabilities()
-        }
-
-        fn run(&mut self, job: &mut Job<'_>, out: &mut Outputs) -> Result<(), Failure> {
-            self.alone += 1;
-            self.inner.run(job, out)
-        }
-
-        fn gathers(&self) -> bool {
-            true
-        }
-
-        fn run_all(&mut self, calls: &mut [Call<'_>]) -> Vec<Result<(), Failure>> {
-            self.together += calls.len();
-            let mut seen = false;
-            let mut one = |call: &mut Call<'_>| {
-                let result = self.inner.run(&mut call.job, &mut call.out);
-                if call.job.op == Op::Dsa && self.wrong && seen {
-                    call.out.i32("indices")?.body_mut()[0] += 1;
-                }
-                seen |= call.job.op == Op::Dsa;
-                result
-            };
-            calls.iter_mut().map(&mut one).collect()
-        }
-    }
-
-    fn trial(wrong: bool) -> (Gathering, Problem) {
-        let backend = Gathering {
-            inner: Reference::new(),
-            together: 0,
-            alone: 0,
-            wrong,
-        };
-        (backend, Problem::new(&Case::with_cu(&[0, 2, 5])).unwrap())
-    }
-
-    #[test]
-    fn planned_jobs_run_together_and_only_once() {
-        let (mut backend, problem) = trial(false);
-        let truth = Truth::of_ops(&problem, &mut Reference::new(), &Op::ALL);
-        let mut trial = Trial::new(&problem, &truth, &mut backend);
-        trial.plan(&Op::ALL);
-        for op in Op::ALL {
-            let outputs = trial.first(op).unwrap().outputs.clone().unwrap();
-            assert_eq!(
-                change(op, &problem, &outputs, &Ok(outputs.clone())),
-                None,
-                "{op}"
-            );
-            let twice = trial.twice(op);
-            assert!(twice.repeat.is_none() && twice.stale.is_none(), "{op}");
-        }
-        assert_eq!((backend.together, backend.alone), (2 * Op::ALL.len(), 0));
-    }
-
-    #[test]
-    fn a_second_run_that_differs_is_noticed_and_told_apart() {
-        let (mut backend, problem) = trial(true);
-        let truth = Truth::of_ops(&problem, &mut Reference::new(), &Op::ALL);
-        let mut trial = Trial::new(&problem, &truth, &mut backend);
-        trial.plan(&[Op::Dsa]);
-        trial.first(Op::Dsa).unwrap();
-        let twice = trial.twice(Op::Dsa);
-        assert!(twice.stale.is_some() && twice.repeat.is_none());
-        assert_eq!((backend.together, backend.alone), (2, 1));
-    }
-}
+mod tests;
