@@ -21,7 +21,7 @@ from operator import mul as product
 INF, NAN = float("inf"), float("nan")
 INT32_MAX = 2**31 - 1
 MAX_HEADS_OR_DIM = 65536
-F32_NAN, F32_INF, CODE_NAN = 0x7FC00000, 0x7F800000, 0x7F
+F32_NAN, F32_INF, MINUS_INF, CODE_NAN = 0x7FC00000, 0x7F800000, 0xFF800000, 0x7F
 
 
 class Refused(Exception):
@@ -93,7 +93,7 @@ def f32_bits(value, unit):
         return to_f32(value, unit)
     if value != value:
         return F32_NAN  # V.8
-    return F32_INF if value > 0 else F32_INF | 1 << 31
+    return F32_INF if value > 0 else MINUS_INF
 
 
 def to_bf16(bits):
@@ -197,7 +197,10 @@ class Call:
 
     def __init__(self, tensors, params, wanted=None):
         self.tensors, self.params, self.wanted = tensors, params, wanted
-        self.strict = str(self.word("strict", "true")).lower() != "false"
+        strict = self.word("strict", True)
+        self.strict = {True: True, False: False, "true": True, "false": False}.get(strict)
+        if self.strict is None:
+            raise Refused(f"strict is {strict}")
 
     def word(self, name, default=None):
         value = self.params.get(name)
@@ -205,7 +208,10 @@ class Call:
 
     def integer(self, name, default=None):
         value = self.word(name, default)
-        return None if value is None else int(value)
+        try:
+            return None if value is None else int(value)
+        except (ValueError, TypeError):
+            raise Refused(f"{name} is {value}") from None
 
     def integers(self, name):
         value = self.word(name)
@@ -260,7 +266,7 @@ class Call:
         if not self.strict:
             return
         for flat, bits in enumerate(tensor.data):
-            value = CODE_VALUES[bits] if name in ("q", "k") else float_bits(tensor, bits)
+            value = CODE_VALUES[bits] if name in ("q", "k") else float_value(tensor, bits)
             fault = "NaN" if value != value else str(value) if value in (INF, -INF) else None
             if name == "k_scale" and value < 0:
                 fault = f"{value / F32_UNIT if isinstance(value, int) else value:g}"
@@ -268,7 +274,7 @@ class Call:
                 raise Refused(f"{name}{tensor.coordinate(flat)} is {fault}")
 
 
-def float_bits(tensor, bits):
+def float_value(tensor, bits):
     return f32_value(bits << 16 if tensor.dtype in ("BF16", "U16") else bits)
 
 
@@ -306,8 +312,8 @@ def offsets(call, name, end=None):
 def windows(call, rows=None, n=None):
     """W.1 to W.8: (ks, ke, N) of a call that has `rows` rows and `n` keys, where known."""
     given = [name for name in ("ks", "cu_seqlens", "cu_seqlens_q") if name in call.tensors]
-    if len(given) != 1:
-        raise Refused(f"windows are given {len(given)} times")
+    if len(given) != 1 or "cu_seqlens_k" in call.tensors and given != ["cu_seqlens_q"]:
+        raise Refused(f"windows are given by {given}, not in one way")
     if given[0] == "ks":
         ks, ke = call.ids("ks", 1).data, call.ids("ke", 1).data
         if len(ks) != len(ke):
@@ -484,7 +490,7 @@ def quantize(call):
 
 def quantize_group(bits, x, ue8m0, saturating):
     """1.1 to 1.5: (scale bits, codes) of what shares one scale."""
-    values = [float_bits(x, one) for one in bits]
+    values = [float_value(x, one) for one in bits]
     sign_bit = 1 << (31 if x.dtype == "F32" else 15)
     if any(value != value for value in values):
         return F32_NAN, [CODE_NAN] * len(values)
@@ -581,7 +587,7 @@ def score_blocks(call, scorer, pooled_k, pooled_scale, ks, ke):
     for row in range(scorer.rows):
         scorer.select(row)
         first, end = block_window(ks[row], ke[row], call.block_size())
-        out += [scorer.score(keys[b], scales[b]) if first <= b < end else F32_INF | 1 << 31
+        out += [scorer.score(keys[b], scales[b]) if first <= b < end else MINUS_INF
                 for b in range(len(keys))]
     return Tensor("F32", [scorer.rows, len(keys)], out)
 
@@ -604,7 +610,7 @@ def mask_scores(scores, ks, ke, block):
         for b, bits in enumerate(scores.row(row)):
             inside = first <= b < end
             forced = inside and b in (first, end - 1)
-            out.append(F32_INF if forced else bits if inside else F32_INF | 1 << 31)
+            out.append(F32_INF if forced else bits if inside else MINUS_INF)
     return Tensor("F32", scores.shape, out)
 
 
@@ -671,7 +677,7 @@ def score_tokens(scorer, row, pairs, keys, scales):
 
 def spread(rows, width):
     """Token scores over all slots; -inf where there is none."""
-    out = [F32_INF | 1 << 31] * (len(rows) * width)
+    out = [MINUS_INF] * (len(rows) * width)
     for i, row in enumerate(rows):
         for slot, _, bits in row:
             out[i * width + slot] = bits
@@ -793,7 +799,7 @@ def dsa(call):
     scorer, keys, scales, ks, ke = indexer_inputs(call)
     flat, rows = [], []
     for row in range(scorer.rows):
-        line = [F32_INF | 1 << 31] * len(keys)
+        line = [MINUS_INF] * len(keys)
         scored = score_tokens(scorer, row, ((key, key) for key in range(ks[row], ke[row])),
                               keys, scales)
         for _, key, bits in scored:
@@ -840,16 +846,16 @@ def shown(tensor, bits):
     return f"0x{bits:02X}" if tensor.dtype in ("U8", "F8_E4M3") else str(bits)
 
 
-def differences(name, got, want, clause=None):
+def differences(name, got, want):
     """A line for each place where `got`, of the file, is not `want`, of this program."""
-    head, tail = f"{name}", f"SPEC {clause or CLAUSES.get(name, '?')}"
+    tail = f"SPEC {CLAUSES.get(name, '?')}"
     if got is None:
-        return [f"{head}: missing in the file; {tail}"]
+        return [f"{name}: missing in the file; {tail}"]
     codes = ("U8", "F8_E4M3")
     if got.shape != want.shape or not (got.dtype == want.dtype or
                                        got.dtype in codes and want.dtype in codes):
-        return [f"{head}: want {want.dtype} {want.shape}, got {got.dtype} {got.shape}; {tail}"]
-    return [f"{head}{want.coordinate(at)}: want {shown(want, w)}, got {shown(got, g)}; {tail}"
+        return [f"{name}: want {want.dtype} {want.shape}, got {got.dtype} {got.shape}; {tail}"]
+    return [f"{name}{want.coordinate(at)}: want {shown(want, w)}, got {shown(got, g)}; {tail}"
             for at, (g, w) in enumerate(zip(got.data, want.data)) if g != w]
 
 
@@ -882,8 +888,11 @@ def confirm_case(case, folder):
         return [f"file: SHA-256 is {digest}, the manifest says {case['sha256']}"], "differs"
     tensors, _ = read_safetensors(path)
     outputs = case.get("outputs", [])
+    given = case.get("inputs", [])
+    if not any(name.startswith("cu_seqlens") for name in tensors):
+        given = given + ["ks", "ke"]  # of `windows`, inputs and outputs at once
     inputs = {name: tensors[name] for name in tensors
-              if name in case.get("inputs", []) or name not in outputs + ["must", "may"]}
+              if name in given or name not in outputs + ["must", "may"]}
     if case["op"] not in OPS:
         raise Unusable(f"op {case['op']} is not known here")
     call = Call(inputs, case.get("params", {}), outputs + ["indices"])
