@@ -61,8 +61,10 @@ def f32_value(bits):
 
 
 def nearest(num, den, precision, least):
-    """V.6: (m, e) with m * 2^e nearest to num/den >= 0, ties to even; m has up to `precision`
-    bits and e is not below `least`."""
+    """V.6: (m, e) with m * 2^e nearest to num/den >= 0, ties to even; m has `precision` bits, or
+    fewer where e is `least`, below which e does not go."""
+    if num == 0:
+        return 0, least
     e = max(num.bit_length() - den.bit_length() - precision, least)
     while True:
         top, bottom = (num, den << e) if e >= 0 else (num << -e, den)
@@ -72,19 +74,14 @@ def nearest(num, den, precision, least):
         e += 1
     if 2 * rest > bottom or (2 * rest == bottom and m & 1):
         m += 1
-    return (m >> 1, e + 1) if m == 1 << precision else (m, e)
+    return (m // 2, e + 1) if m == 1 << precision else (m, e)
 
 
 def to_f32(num, den):
     """V.6 with V.4: RN32(num/den) as bits; a zero is +0.0."""
     m, e = nearest(abs(num), den, 24, -149)
-    if m == 0:
-        return 0
-    if e > 104:
-        bits = F32_INF
-    else:
-        bits = m if m < 1 << 23 else (e + 150 << 23) + m - (1 << 23)
-    return bits | 1 << 31 if num < 0 else bits
+    bits = F32_INF if e > 104 else (e + 149 << 23) + m  # for subnormals too: e is -149
+    return bits | 1 << 31 if num < 0 and m else bits
 
 
 def f32_bits(value, unit):
@@ -102,8 +99,7 @@ def to_bf16(bits):
     if not isinstance(value, int):
         return f32_bits(value, 1)
     m, e = nearest(abs(value), F32_UNIT, 8, -133)
-    rounded = F32_INF if e > 120 else to_f32(m << (e + 149), F32_UNIT)
-    return rounded | bits & 1 << 31
+    return to_f32(m << (e + 149), F32_UNIT) | bits & 1 << 31
 
 
 def encode(num, den, negative, saturating=True):
@@ -112,7 +108,7 @@ def encode(num, den, negative, saturating=True):
     if num is None or num > 464 * den:
         return sign | (0x7E if saturating else CODE_NAN)
     m, e = nearest(num, den, 4, -9)
-    return sign | (m if m < 8 else (e + 10 << 3) + m - 8)
+    return sign | (e + 9 << 3) + m
 
 
 def ext_mul(a, b):
@@ -136,6 +132,7 @@ def order_key(value):
 
 # --- Tensors and files.
 
+CODES = ("U8", "F8_E4M3")
 WIDTHS = {"U8": ("B", 1), "F8_E4M3": ("B", 1), "U16": ("H", 2), "BF16": ("H", 2),
           "F32": ("I", 4), "I32": ("i", 4), "I64": ("q", 8)}
 
@@ -240,22 +237,13 @@ class Call:
             raise Refused(f"block_topk * block_size is {m} * {block}")
         return m
 
-    def get(self, name, rank, dtypes):
+    def get(self, name, rank, dtypes=("F32",)):
         tensor = self.tensors.get(name)
         if tensor is None:
             raise Refused(f"{name} is missing")
         if tensor.dtype not in dtypes or len(tensor.shape) != rank:
             raise Refused(f"{name} is {tensor.dtype} {tensor.shape}")
         return tensor
-
-    def codes(self, name, rank):
-        return self.get(name, rank, ("U8", "F8_E4M3"))
-
-    def floats(self, name, rank):
-        return self.get(name, rank, ("F32",))
-
-    def ids(self, name, rank):
-        return self.get(name, rank, ("I32",))
 
     def wants(self, name):
         return self.wanted is None or name in self.wanted
@@ -315,7 +303,7 @@ def windows(call, rows=None, n=None):
     if len(given) != 1 or "cu_seqlens_k" in call.tensors and given != ["cu_seqlens_q"]:
         raise Refused(f"windows are given by {given}, not in one way")
     if given[0] == "ks":
-        ks, ke = call.ids("ks", 1).data, call.ids("ke", 1).data
+        ks, ke = call.get("ks", 1, ("I32",)).data, call.get("ke", 1, ("I32",)).data
         if len(ks) != len(ke):
             raise Refused(f"ks has {len(ks)} entries, ke {len(ke)}")
     else:
@@ -414,7 +402,7 @@ class Scorer:
     """S.1 to S.7 for the rows of q and weights."""
 
     def __init__(self, call):
-        q, weights = call.codes("q", 3), call.floats("weights", 2)
+        q, weights = call.get("q", 3, CODES), call.get("weights", 2)
         self.rows, self.heads, self.dim = q.shape
         if not (1 <= self.heads <= MAX_HEADS_OR_DIM and 1 <= self.dim <= MAX_HEADS_OR_DIM):
             raise Refused(f"q has {self.heads} heads of dimension {self.dim}")
@@ -438,7 +426,7 @@ class Scorer:
 
 
 def keys_of(call, scorer, codes, scales):
-    k, scale = call.codes(codes, 2), call.floats(scales, 1)
+    k, scale = call.get(codes, 2, CODES), call.get(scales, 1)
     agree((codes, k.shape, [k.shape[0], scorer.dim]), (scales, scale.shape, k.shape[:1]))
     if k.shape[0] > INT32_MAX:
         raise Refused(f"{codes} has {k.shape[0]} rows")
@@ -514,7 +502,7 @@ LEAST_POOLED_SCALE = 0x2EDBE6FF
 
 
 def block_pool(call, n=None):
-    k, k_scale = call.codes("k", 2), call.floats("k_scale", 1)
+    k, k_scale = call.get("k", 2, CODES), call.get("k_scale", 1)
     block, dim = call.block_size(), k.shape[1]
     agree(("k_scale", k_scale.shape, k.shape[:1]))
     if not 1 <= dim <= MAX_HEADS_OR_DIM:
@@ -554,7 +542,7 @@ def pool_codes(means):
 
 def append(call):
     """9.5: pooling the keys that are there after the last piece."""
-    k, pieces = call.codes("k", 2), call.integers("pieces")
+    k, pieces = call.get("k", 2, CODES), call.integers("pieces")
     for count in pieces or []:
         if not 0 <= count <= k.shape[0]:
             raise Refused(f"pieces has {count}, beyond the {k.shape[0]} keys")
@@ -594,7 +582,7 @@ def score_blocks(call, scorer, pooled_k, pooled_scale, ks, ke):
 
 def block_scores(call):
     scorer, block = Scorer(call), call.block_size()
-    pooled_k, pooled_scale = call.codes("pooled_k", 2), call.floats("pooled_scale", 1)
+    pooled_k, pooled_scale = call.get("pooled_k", 2, CODES), call.get("pooled_scale", 1)
     keys_of(call, scorer, "pooled_k", "pooled_scale")
     ks, ke, _ = windows_over_blocks(call, scorer.rows, pooled_k.shape[0], block)
     call.check_finite("q")
@@ -615,7 +603,7 @@ def mask_scores(scores, ks, ke, block):
 
 
 def block_mask(call):
-    scores, block = call.floats("block_scores", 2), call.block_size()
+    scores, block = call.get("block_scores", 2), call.block_size()
     ks, ke, _ = windows_over_blocks(call, scores.shape[0], scores.shape[1], block)
     return {"block_mask": mask_scores(scores, ks, ke, block)}
 
@@ -635,7 +623,7 @@ def choose_blocks(bits, start, end, block, m, rank):
 
 
 def block_topk(call):
-    mask, block, m = call.floats("block_mask", 2), call.block_size(), call.kept_blocks()
+    mask, block, m = call.get("block_mask", 2), call.block_size(), call.kept_blocks()
     rank = call.choice("rank", "bf16", "f32")
     ks, ke, _ = windows_over_blocks(call, mask.shape[0], mask.shape[1], block)
     ids = [choose_blocks(mask.row(row), ks[row], ke[row], block, m, rank)
@@ -645,7 +633,7 @@ def block_topk(call):
 
 def checked_block_ids(call, n, block):
     """6.3; n may be unknown"""
-    tensor = call.ids("block_ids", 2)
+    tensor = call.get("block_ids", 2, ("I32",))
     call.kept_blocks(tensor.shape[1])
     if tensor.shape[1] < 1:
         raise Refused("block_ids has no column")
@@ -703,7 +691,7 @@ def best_tokens(scored, top):
 
 
 def token_topk(call):
-    scores, block, top = call.floats("token_scores", 2), call.block_size(), \
+    scores, block, top = call.get("token_scores", 2), call.block_size(), \
         call.size("topk_tokens", 2048)
     ks, ke, n = windows(call, scores.shape[0], call.integer("n", call.integer("N")))
     ids = checked_block_ids(call, n, block)
@@ -719,7 +707,7 @@ def token_topk(call):
 
 
 def index_map(call):
-    slots, block = call.ids("slots", 2), call.block_size()
+    slots, block = call.get("slots", 2, ("I32",)), call.block_size()
     ks, ke, n = windows(call, slots.shape[0], call.integer("n", call.integer("N")))
     ids, out = checked_block_ids(call, n, block), []
     agree(("block_ids", [len(ids)], slots.shape[:1]))
@@ -843,7 +831,7 @@ def shown(tensor, bits):
         value = f32_value(bits)
         text = f"{struct.unpack('<f', struct.pack('<I', bits))[0]:.9g}" if value == value else "nan"
         return f"{text} (0x{bits:08X})"
-    return f"0x{bits:02X}" if tensor.dtype in ("U8", "F8_E4M3") else str(bits)
+    return f"0x{bits:02X}" if tensor.dtype in CODES else str(bits)
 
 
 def differences(name, got, want):
@@ -851,9 +839,8 @@ def differences(name, got, want):
     tail = f"SPEC {CLAUSES.get(name, '?')}"
     if got is None:
         return [f"{name}: missing in the file; {tail}"]
-    codes = ("U8", "F8_E4M3")
     if got.shape != want.shape or not (got.dtype == want.dtype or
-                                       got.dtype in codes and want.dtype in codes):
+                                       got.dtype in CODES and want.dtype in CODES):
         return [f"{name}: want {want.dtype} {want.shape}, got {got.dtype} {got.shape}; {tail}"]
     return [f"{name}{want.coordinate(at)}: want {shown(want, w)}, got {shown(got, g)}; {tail}"
             for at, (g, w) in enumerate(zip(got.data, want.data)) if g != w]

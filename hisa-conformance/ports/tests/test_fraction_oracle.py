@@ -152,7 +152,8 @@ FLOAT_KINDS = [lambda r: r.choice((0x3F800000, 0x40000000, 0x3F000000)),
 
 
 def ragged(r, total, parts):
-    return [0] + sorted(r.choice((0, total, r.randint(0, total))) for _ in range(parts - 1)) + [total]
+    inner = sorted(r.choice((0, total, r.randint(0, total))) for _ in range(parts - 1))
+    return [0] + inner + [total]
 
 
 def random_windows(r, m, n):
@@ -201,7 +202,8 @@ def random_dump(seed, indexer):
         return Tensor("F32", shape, data)
 
     tensors = {"q": codes([m, h, d], m * h * d), "k": codes([n, d], n * d),
-               "k_scale": floats([n], n, not strict), "weights": floats([m, h], m * h, True), **given}
+               "k_scale": floats([n], n, not strict), "weights": floats([m, h], m * h, True)}
+    tensors.update(given)
     if r.random() < 0.3:
         rows, width = r.randint(0, 4), r.randint(1, 9)
         x = floats([rows, width], rows * width, True)
@@ -278,6 +280,147 @@ def test_one_flipped_bit_of_an_output_is_reported(indexer, tmp_path, capsys):
         capsys.readouterr()
     assert planted >= {"indices"} | ({"flat_scores", "slots"} if indexer == "dsa" else
                                      {"pooled_k", "pooled_scale", "block_mask", "block_ids"})
+
+
+# --- Refusals.
+
+
+def ones(m=2, n=4, h=1, d=2):
+    return {"q": Tensor("U8", [m, h, d], [0x38] * (m * h * d)),
+            "k": Tensor("U8", [n, d], [0x38] * (n * d)),
+            "k_scale": Tensor("F32", [n], [0x3F800000] * n),
+            "weights": Tensor("F32", [m, h], [0x3F800000] * (m * h)),
+            "ks": Tensor("I32", [m], [0] * m), "ke": Tensor("I32", [m], [n] * m)}
+
+
+def ints(*values):
+    return Tensor("I32", [len(values)], list(values))
+
+
+def without_windows(**more):
+    tensors = ones(4, 4)
+    return dict({name: tensors[name] for name in ("q", "k", "k_scale", "weights")}, **more)
+
+
+FAULTS = [  # tensor, place, bits, whether V.7 refuses them
+    ("q", 3, 0x7F, True), ("q", 0, 0xFF, True), ("q", 0, 0x80, False), ("k", 7, 0xFF, True),
+    ("k_scale", 3, 0x80000001, True), ("k_scale", 0, 0xBF800000, True),
+    ("k_scale", 0, 0x7F800000, True), ("k_scale", 1, 0xFF800000, True),
+    ("k_scale", 2, 0xFFC00000, True), ("k_scale", 0, 0x80000000, False),
+    ("k_scale", 0, 0x7F7FFFFF, False), ("weights", 1, 0x7F800000, True),
+    ("weights", 1, 0xFF800000, True), ("weights", 0, 0x7F800001, True),
+    ("weights", 0, 0xBF800000, False), ("weights", 0, 0x80000000, False)]
+SHAPES = [  # change of tensors, change of parameters, part of the refusal or None
+    ({"ke": ints(4, 5)}, {}, "row 1: window [0, 5)"),
+    ({"ks": ints(-1, 0)}, {}, "row 0: window [-1, 4)"),
+    ({"ks": ints(9, 0), "ke": ints(9, 4)}, {}, None),
+    ({"ks": ints(-5, 0), "ke": ints(-7, 4)}, {}, None),
+    ({"ks": ints(0), "ke": ints(4)}, {}, "ks has shape [1]"),
+    ({}, {"block_size": "0"}, "block_size is 0"),
+    ({}, {"block_size": str(2**31)}, "block_size"), ({}, {"topk_tokens": "0"}, "topk_tokens is 0"),
+    ({}, {"block_topk": "0"}, "block_topk is 0"), ({}, {"strict": "maybe"}, "strict is maybe"),
+    ({}, {"rank": "f16"}, "rank is f16"),
+    ({}, {"block_size": "65536", "block_topk": "32768"}, "32768"),
+    ({"weights": Tensor("F32", [2, 2], [0] * 4)}, {}, "weights has shape"),
+    ({"k_scale": Tensor("F32", [3], [0] * 3)}, {}, "k_scale has shape"),
+    ({"k": Tensor("U8", [4, 1], [0] * 4)}, {}, "k has shape"),
+    ({"q": Tensor("U8", [2, 0, 2], []), "weights": Tensor("F32", [2, 0], [])}, {}, "0 heads")]
+OFFSETS = [
+    ({"cu_seqlens": ints()}, "empty"), ({"cu_seqlens": ints(0, 3)}, "ends with 3"),
+    ({"cu_seqlens": ints(1, 4)}, "cu_seqlens[0]"),
+    ({"cu_seqlens": ints(0, -1, 4)}, "cu_seqlens[1]"),
+    ({"cu_seqlens": Tensor("I64", [3], [0, 2**40, 2**40])}, "1099511627776"),
+    ({"cu_seqlens_q": ints(0, 4)}, "cu_seqlens_k is missing"), ({}, "in one way"),
+    ({"cu_seqlens_q": ints(0, 4), "cu_seqlens_k": ints(0, 2, 4)}, "2 entries"),
+    ({"cu_seqlens_q": ints(0, 4), "cu_seqlens_k": ints(0, 5)}, "ends with 5"),
+    ({"cu_seqlens": ints(0, 4), "cu_seqlens_k": ints(0, 4)}, "in one way"),
+    ({"cu_seqlens": ints(0, 4), "ks": ints(0, 0, 0, 0), "ke": ints(4, 4, 4, 4)}, "in one way"),
+    ({"cu_seqlens": ints(0, 0, 4, 4)}, None)]
+
+
+def faulty_calls():
+    """(tensors, metadata, part of the refusal or None)"""
+    for name, at, bits, fault in FAULTS:
+        tensors = ones()
+        tensors[name].data[at] = bits
+        where = f"{name}{tensors[name].coordinate(at)} is "
+        yield tensors, {}, where if fault else None
+        yield tensors, {"strict": "false"}, None
+    for change, metadata, said in SHAPES:
+        yield dict(ones(), **change), metadata, said
+    for change, said in OFFSETS:
+        yield without_windows(**change), {}, said
+    two = dict(ones(), weights=Tensor("F32", [2, 1], [0x7FC00000] * 2))
+    two["k"].data[7] = 0x7F  # V.7: k is looked at before weights
+    yield two, {}, "k[3, 1] is NaN"
+
+
+SMALL = {"block_size": "2", "block_topk": "2", "topk_tokens": "3"}
+
+
+def test_refusals():
+    for tensors, metadata, said in faulty_calls():
+        try:
+            oracle.evaluate_dump(tensors, dict(SMALL, **metadata))
+            told = None
+        except Refused as refusal:
+            told = str(refusal)
+        assert (told is None) == (said is None) and (said or "") in (told or ""), (said, told)
+
+
+@needs_hisa
+@pytest.mark.parametrize("indexer", ("hisa", "dsa", "block-sparse"))
+def test_refusals_are_those_of_the_reference(indexer, tmp_path, capsys):
+    for tensors, metadata, said in faulty_calls():
+        metadata = dict(SMALL, indexer=indexer, **metadata)
+        if indexer == "dsa" and metadata.get("rank") == "f16":
+            continue  # the reference refuses it, though dsa does not read it
+        source, result, message = evaluate(tmp_path, tensors, metadata)
+        assert oracle.main(["--dump", str(source), str(result)]) == 0
+        printed = capsys.readouterr().out
+        assert ("refused: " in printed) == (message is not None), (said, message, printed)
+        if said and re.match(r"(q|k|k_scale|weights)\[.*\] is ", said) and message:
+            assert said.split(" is ")[0] in message  # the first offender, V.7
+
+
+# --- What neither the examples nor dumps reach.
+
+
+def test_windows_are_clamped():
+    """W.5: a row that sees nothing is (ks, ks), whatever the lengths; W.6: no row sees more keys
+    than there are."""
+    cu = {"cu_seqlens_q": ints(0, 4, 5), "cu_seqlens_k": ints(0, 1, 3)}
+    out = oracle.op_windows(Call(cu, {}))
+    assert (out["ks"].data, out["ke"].data) == ([0, 0, 0, 0, 1], [0, 0, 0, 1, 3])
+    out = oracle.op_windows(Call(cu, {"kv_stride": 1, "first_positions": [0, 7]}))
+    assert (out["ks"].data, out["ke"].data) == ([0, 0, 0, 0, 1], [1, 1, 1, 1, 3])
+
+
+@pytest.mark.parametrize("slot, index", ((1, 0), (4, 3), (5, None), (0, None)))
+def test_slots_at_the_ends_of_a_window(slot, index):
+    tensors = {"slots": Tensor("I32", [1, 1], [slot]), "ks": ints(3), "ke": ints(7),
+               "block_ids": Tensor("I32", [1, 3], [1, 2, 3])}
+    call = Call(tensors, {"block_size": 2, "n": 8})
+    if index is None:
+        with pytest.raises(Refused, match="outside the window"):
+            oracle.index_map(call)
+    else:
+        assert oracle.index_map(call)["indices"].data == [index]
+
+
+def test_sizes_that_no_memory_holds():
+    """V.9 at its limits; where only `indices` is wanted, slots and block ids cost nothing."""
+    for indexer, block, m, top, refused in (
+            ("hisa", 2**31 - 1, 1, 2, False), ("hisa", 1, 2**31 - 1, 2, False),
+            ("hisa", 2**30, 2, 2, True), ("hisa", 2, 2**30, 2, True),
+            ("block_sparse", 2**30, 1, 2**31 - 1, True)):
+        metadata = {"indexer": indexer, "block_size": block, "block_topk": m, "topk_tokens": top}
+        if refused:
+            with pytest.raises(Refused, match="block_topk . block_size"):
+                oracle.evaluate_dump(ones(), metadata, ["indices"])
+        else:
+            out = oracle.evaluate_dump(ones(), metadata, ["indices"])
+            assert out["indices"].data == [0, 1, 0, 1]
 
 
 # --- Fixtures: a folder of one case per op, made of the examples and what SPEC expects of them.
@@ -382,5 +525,11 @@ def test_acceptable_sets(tmp_path, capsys):
         case = dict(example_entry(tmp_path, example, change), result="acceptable")
         status, printed = confirm(tmp_path, [case], capsys)
         assert status == (0 if said is None else 1) and (said or "") in printed, printed
+
+
+    def two(tensors):
+        tensors["must"] = tensors["may"] = Tensor("U8", [1, 8], [0, 0, 0, 0, 2, 1, 0, 0])
+    case = dict(example_entry(tmp_path, example, two), result="acceptable")
+    assert "must, may[0, 4]: 2, 2; want 0 or 1" in confirm(tmp_path, [case], capsys)[1]
     case = dict(example_entry(tmp_path, example), result="acceptable")
     assert "must, may: missing" in confirm(tmp_path, [case], capsys)[1]
