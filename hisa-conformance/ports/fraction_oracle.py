@@ -306,7 +306,7 @@ def windows(call, rows=None, n=None):
         refuse_if(len(ks) != len(ke), f"ks has {len(ks)} entries, ke {len(ke)}")
     else:
         ks, ke, n = windows_of_sequences(call, given[0], rows, n)
-    ks, ke = pad_and_divide(call, list(ks), list(ke))
+    ks, ke = divide_and_pad(call, list(ks), list(ke))
     if rows is not None:
         agree(("ks", [len(ks)], [rows]))
     for i, (start, end) in enumerate(zip(ks, ke)):
@@ -318,17 +318,19 @@ def windows(call, rows=None, n=None):
 def windows_of_sequences(call, name, rows, n):
     """W.4, W.5, W.6"""
     stride = call.integer("kv_stride")
-    cu_q = offsets(call, name, rows if call.integer("rows") is None else None)
+    own = call.integer("cp_ranks") is None and rows is not None
+    cu_q = offsets(call, name, rows - call.integer("padding_rows", 0) if own else None)
     lengths = [end - start for start, end in zip(cu_q, cu_q[1:])]
     refuse_if(stride is not None and stride < 1, f"kv_stride is {stride}")
     if "cu_seqlens_k" in call.tensors:
         cu_k = offsets(call, "cu_seqlens_k", n)
         if len(cu_k) != len(cu_q):
             raise Refused(f"cu_seqlens_q has {len(cu_q)} entries, cu_seqlens_k {len(cu_k)}")
-    elif name == "cu_seqlens" or stride is not None:
+    elif (name == "cu_seqlens") == (stride is None):
         cu_k = [0, *itertools.accumulate(length // (stride or 1) for length in lengths)]
     else:
-        raise Refused("cu_seqlens_k is missing")
+        raise Refused("cu_seqlens_k is missing" if stride is None else
+                      "kv_stride needs cu_seqlens_q")
     refuse_if(n is not None and cu_k[-1] != n, f"{name} describes {cu_k[-1]} keys, not {n}")
     first = call.integers("first_positions")
     if first is not None and (stride is None or len(first) != len(lengths)):
@@ -344,21 +346,19 @@ def windows_of_sequences(call, name, rows, n):
     return ks, ke, cu_k[-1]
 
 
-def pad_and_divide(call, ks, ke):
-    """W.8, then W.7"""
-    rows, rank, ranks = (call.integer(name) for name in ("rows", "cp_rank", "cp_ranks"))
-    if rows is not None:
-        refuse_if(rows < len(ks), f"rows is {rows}, below the {len(ks)} rows of the sequences")
-        ks, ke = ks + [INT32_MAX] * (rows - len(ks)), ke + [0] * (rows - len(ke))
+def divide_and_pad(call, ks, ke):
+    """W.7, then W.8: padding stands behind the rows of the rank."""
+    rank, ranks, padding = (call.integer(name, default) for name, default in (
+        ("cp_rank", 0), ("cp_ranks", None), ("padding_rows", 0)))
     if ranks is not None:
-        if ranks < 1 or not 0 <= (rank or 0) < ranks:
+        if ranks < 1 or not 0 <= rank < ranks:
             raise Refused(f"cp_rank {rank} is not one of {ranks} ranks")
         if len(ks) % (2 * ranks):
             raise Refused(f"{len(ks)} rows do not split into 2 x {ranks} equal chunks")
         c = len(ks) // (2 * ranks)
-        chunks = ((rank or 0) * c, (2 * ranks - 1 - (rank or 0)) * c)
+        chunks = (rank * c, (2 * ranks - 1 - rank) * c)
         ks, ke = ([x for start in chunks for x in side[start:start + c]] for side in (ks, ke))
-    return ks, ke
+    return ks + [INT32_MAX] * padding, ke + [0] * padding
 
 
 def block_window(start, end, block):
@@ -367,8 +367,7 @@ def block_window(start, end, block):
 
 
 def op_windows(call):
-    n = call.integer("n", call.integer("N"))
-    ks, ke, _ = windows(call, None, n)
+    ks, ke, _ = windows(call, call.integer("rows"), call.integer("n"))
     out = {"ks": Tensor("I32", [len(ks)], ks), "ke": Tensor("I32", [len(ke)], ke)}
     if call.word("block_size") is not None:
         pairs = [block_window(*row, call.block_size()) for row in zip(ks, ke)]
@@ -535,7 +534,7 @@ def filled(rows, width, pad):
 
 def windows_over_blocks(call, rows, count, block):
     """Windows of a stage that is told `count` blocks and may be told N."""
-    n = call.integer("n", call.integer("N"))
+    n = call.integer("n")
     ks, ke, n = windows(call, rows, n)
     if n is None:  # the least N that these windows and blocks admit
         n = max([end for start, end in zip(ks, ke) if start < end] + [(count - 1) * block + 1, 0])
@@ -609,9 +608,8 @@ def block_topk(call):
 def checked_block_ids(call, n, block):
     """6.3; n may be unknown"""
     tensor = call.get("block_ids", 2, ("I32",))
-    call.kept_blocks(tensor.shape[1])
-    if tensor.shape[1] < 1:
-        raise Refused("block_ids has no column")
+    m = call.kept_blocks(call.size("block_topk", tensor.shape[1]))
+    refuse_if(tensor.shape[1] != m, f"block_ids has {tensor.shape[1]} columns, not {m}")
     rows = [tensor.row(i) for i in range(tensor.shape[0])]
     for i, row in enumerate(rows):
         for t, b in enumerate(row):
@@ -668,7 +666,7 @@ def best_tokens(scored, top):
 def token_topk(call):
     scores, block, top = call.get("token_scores", 2), call.block_size(), \
         call.size("topk_tokens", 2048)
-    ks, ke, n = windows(call, scores.shape[0], call.integer("n", call.integer("N")))
+    ks, ke, n = windows(call, scores.shape[0], call.integer("n"))
     ids = checked_block_ids(call, n, block)
     width = block * call.tensors["block_ids"].shape[1]
     agree(("token_scores", scores.shape, [len(ids), width]))
@@ -683,11 +681,11 @@ def token_topk(call):
 
 def index_map(call):
     slots, block = call.get("slots", 2, ("I32",)), call.block_size()
-    ks, ke, n = windows(call, slots.shape[0], call.integer("n", call.integer("N")))
+    ks, ke, n = windows(call, slots.shape[0], call.integer("n"))
     ids, out = checked_block_ids(call, n, block), []
     agree(("block_ids", [len(ids)], slots.shape[:1]))
-    if slots.shape[1] < 1:
-        raise Refused("slots has no column")
+    top = call.size("topk_tokens", slots.shape[1])
+    refuse_if(slots.shape[1] != top, f"slots has {slots.shape[1]} columns, not {top}")
     width = block * call.tensors["block_ids"].shape[1]
     for i, blocks in enumerate(ids):
         for j, slot in enumerate(slots.row(i)):
@@ -714,9 +712,7 @@ def indexer_inputs(call):
     scorer = Scorer(call)
     keys, scales = keys_of(call, scorer, "k", "k_scale")
     ks, ke, n = windows(call, scorer.rows, len(keys))
-    if "cu_seqlens" in call.tensors and call.integer("kv_stride") is None and \
-            call.integer("rows") is None and scorer.rows != n:
-        raise Refused(f"cu_seqlens needs as many rows as keys, not {scorer.rows} and {n}")
+    refuse_if("cu_seqlens" in call.tensors and scorer.rows != n, f"{scorer.rows} rows, {n} keys")
     for name in ("q", "k", "k_scale", "weights"):
         call.check_finite(name)
     return scorer, keys, scales, ks, ke

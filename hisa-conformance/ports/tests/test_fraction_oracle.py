@@ -65,6 +65,16 @@ def tensor(name, nested):
     return Tensor(dtype, sizes, [element(value, dtype) for value in flat])
 
 
+def params_of(example):
+    """`n` is a parameter, and `rows` counts padding rows that a fixture counts beside it."""
+    params = dict(example.get("params", {}))
+    if "n" in example:
+        params["n"] = example["n"]
+    if "rows" in params:
+        params["padding_rows"] = params["rows"] - example["cu_seqlens"][-1]
+    return params
+
+
 def call_small(stage, example):
     """The examples of section V, which are no ops."""
     params, out = example.get("params", {}), {}
@@ -97,9 +107,7 @@ def test_example(example):
         out = call_small(stage, example)
         assert out == {name: tensor(name, value).data for name, value in expect.items()}
         return
-    params = dict(example.get("params", {}))
-    if "n" in example:
-        params["n"] = example["n"]
+    params = params_of(example)
     names = set(example) & (set(DTYPES) | {"x", "weights", "k_scale", "pooled_scale",
                                            "block_scores", "block_mask", "token_scores"})
     tensors = {name: tensor(name, example[name]) for name in names}
@@ -440,9 +448,7 @@ def example_entry(folder, example, change=None, **more):
     op = "append" if example["stage"] == "incremental" else example["stage"]
     if op not in oracle.OPS:
         return None
-    params, outputs = dict(example.get("params", {})), list(example.get("expect", {}))
-    if "n" in example:
-        params["n"] = example["n"]
+    params, outputs = params_of(example), list(example.get("expect", {}))
     if "splits" in example:
         params["pieces"] = [1, len(example["k"]), 0, len(example["k"])]
     names = set(example) - {"name", "clause", "stage", "params", "expect", "error", "n", "splits"}
