@@ -711,8 +711,7 @@ def index_map(call):
 def indexer_inputs(call):
     scorer = Scorer(call)
     keys, scales = keys_of(call, scorer, "k", "k_scale")
-    ks, ke, n = windows(call, scorer.rows, len(keys))
-    refuse_if("cu_seqlens" in call.tensors and scorer.rows != n, f"{scorer.rows} rows, {n} keys")
+    ks, ke, _ = windows(call, scorer.rows, len(keys))
     for name in ("q", "k", "k_scale", "weights"):
         call.check_finite(name)
     return scorer, keys, scales, ks, ke

@@ -343,6 +343,7 @@ OFFSETS = [
     ({"cu_seqlens_q": ints(0, 4), "cu_seqlens_k": ints(0, 5)}, "ends with 5"),
     ({"cu_seqlens": ints(0, 4), "cu_seqlens_k": ints(0, 4)}, "in one way"),
     ({"cu_seqlens": ints(0, 4), "ks": ints(0, 0, 0, 0), "ke": ints(4, 4, 4, 4)}, "in one way"),
+    ({"cu_seqlens": ints(0, 2), "q": ones()["q"], "weights": ones()["weights"]}, "2 keys, not 4"),
     ({"cu_seqlens": ints(0, 0, 4, 4)}, None)]
 
 
