@@ -540,3 +540,22 @@ def test_acceptable_sets(tmp_path, capsys):
     assert "must, may[0, 4]: 2, 2; want 0 or 1" in confirm(tmp_path, [case], capsys)[1]
     case = dict(example_entry(tmp_path, example), result="acceptable")
     assert "must, may: missing" in confirm(tmp_path, [case], capsys)[1]
+
+
+def test_command_line(tmp_path):
+    """2 where nothing can be confirmed; lines beyond --limit are counted."""
+    program = [sys.executable, str(PORTS / "fraction_oracle.py")]
+    for arguments in ([], [str(tmp_path)], [str(tmp_path), "--dump", "a", "b"]):
+        assert subprocess.run(program + arguments, capture_output=True, check=False).returncode == 2
+    example = next(one for one in EXAMPLES if one["name"] == "dsa-flat")
+
+    def change(tensors):
+        tensors["flat_scores"] = Tensor("F32", [1, 8], [0x41000000] * 8)
+    manifest = {"schema": 1, "spec": 1, "cases": [example_entry(tmp_path, example, change)]}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    done = subprocess.run(program + [str(tmp_path), "--limit", "2"], capture_output=True,
+                          text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()) == (1, [
+        "dsa-flat: flat_scores[0, 0]: want 1 (0x3F800000), got 8 (0x41000000); SPEC 9.2",
+        "dsa-flat: flat_scores[0, 1]: want 1 (0x3F800000), got 8 (0x41000000); SPEC 9.2",
+        "dsa-flat: and 6 more", "1 cases: 1 differs"])
