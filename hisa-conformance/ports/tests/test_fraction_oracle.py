@@ -212,14 +212,19 @@ def random_dump(seed, indexer):
     tensors = {"q": codes([m, h, d], m * h * d), "k": codes([n, d], n * d),
                "k_scale": floats([n], n, not strict), "weights": floats([m, h], m * h, True)}
     tensors.update(given)
+    block, kept = r.randint(1, 8), r.choice((1, 2, 3, r.randint(1, 12)))
+    if r.random() < 0.2:  # scores within a few steps of bf16, many blocks, few places
+        step = r.choice((0x800, 0x1000, 0x4000, 0x8000))
+        tensors["k"].data[:] = [0x38] * (n * d)
+        tensors["k_scale"].data[:] = [0x3F800000 + r.randrange(16) * step for _ in range(n)]
+        block, kept = r.randint(1, 3), r.randint(3, 6)
     if r.random() < 0.3:
         rows, width = r.randint(0, 4), r.randint(1, 9)
         x = floats([rows, width], rows * width, True)
         if r.random() < 0.3:
             x = Tensor(r.choice(("BF16", "U16")), x.shape, [bits >> 16 for bits in x.data])
         tensors["x"] = x
-    return tensors, {"indexer": indexer, "block_size": str(r.randint(1, 8)),
-                     "block_topk": str(r.choice((1, 2, 3, r.randint(1, 12)))),
+    return tensors, {"indexer": indexer, "block_size": str(block), "block_topk": str(kept),
                      "topk_tokens": str(r.choice((1, 2, r.randint(1, 24), 48))),
                      "rank": r.choice(("bf16", "bf16", "f32")), "strict": str(strict).lower()}
 
