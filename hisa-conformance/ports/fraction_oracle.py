@@ -816,8 +816,9 @@ def differences(name, got, want):
             for at, (g, w) in enumerate(zip(got.data, want.data)) if g != w]
 
 
-def check_sets(tensors, out, ks):
-    """SPEC 10.17: the exact ids hold `must` and lie in `may`; both are [M, N], by key."""
+def check_sets(tensors, out, ks, ke):
+    """SPEC 10.17: the exact ids hold `must` and lie in `may`, which lies in the window; both are
+    [M, N], by key."""
     lines, indices = [], out["indices"]
     must, may = tensors.get("must"), tensors.get("may")
     if must is None or may is None or must.shape != may.shape or must.shape[0] != len(ks):
@@ -829,6 +830,8 @@ def check_sets(tensors, out, ks):
                 lines.append(f"must, may[{row}, {key}]: {needed}, {allowed}; want 0 or 1")
             elif needed and key not in chosen:
                 lines.append(f"must[{row}, {key}]: the exact ids lack this key; SPEC 10.17")
+            elif allowed and not start <= key < ke[row]:
+                lines.append(f"may[{row}, {key}]: outside the window; SPEC 10.2")
             elif key in chosen and not allowed:
                 lines.append(f"may[{row}, {key}]: an exact id is not allowed; SPEC 10.17")
     return lines
@@ -845,7 +848,7 @@ def confirm_case(case, folder):
     if digest != case["sha256"].split(":")[-1]:
         return [f"file: SHA-256 is {digest}, the manifest says {case['sha256']}"], "differs"
     tensors, _ = read_safetensors(path)
-    outputs = case.get("outputs", [])
+    outputs = [name for name in case["outputs"] if name not in ("must", "may")]
     given = case.get("inputs", [])
     if not any(name.startswith("cu_seqlens") for name in tensors):
         given = given + ["ks", "ke"]  # of `windows`, inputs and outputs at once
@@ -858,9 +861,9 @@ def confirm_case(case, folder):
         out = OPS[case["op"]](call)
     except Refused as refusal:
         if case["result"] == "rejected":
-            subject = re.match(r"\w+", str(refusal)).group()
-            other = subject not in case.get("error", "")
-            return [f"note: refused for {refusal}; manifest: {case['error']}"] * other, "refused"
+            subject, error = re.match(r"\w+", str(refusal)).group(), case["error"]
+            other = subject not in error and error not in str(refusal)
+            return [f"note: refused for {refusal}; manifest: {error}"] * other, "refused"
         return [f"call: refused here, not in the manifest: {refusal}"], "differs"
     if case["result"] == "rejected":
         return [f"call: accepted here; the manifest has it refused: {case.get('error')}"], "differs"
@@ -872,7 +875,7 @@ def confirm_case(case, folder):
             lines.append(f"{name}: not an output of {case['op']}")
     if case["result"] == "acceptable":
         rows = call.tensors["q"].shape[0] if "q" in call.tensors else None
-        lines += check_sets(tensors, out, windows(call, rows)[0])
+        lines += check_sets(tensors, out, *windows(call, rows)[:2])
     digested = case.get("digests")
     return lines, "differs" if lines else "partly" if digested else "confirmed"
 

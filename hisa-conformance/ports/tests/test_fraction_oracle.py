@@ -535,6 +535,7 @@ def test_acceptable_sets(tmp_path, capsys):
             for name, keys in (("must", must), ("may", may)):
                 tensors[name] = Tensor("U8", [1, 8], [int(key in keys) for key in range(8)])
         case = dict(example_entry(tmp_path, example, change), result="acceptable")
+        case["outputs"] += ["must", "may"]
         status, printed = confirm(tmp_path, [case], capsys)
         assert status == (0 if said is None else 1) and (said or "") in printed, printed
 
@@ -543,6 +544,14 @@ def test_acceptable_sets(tmp_path, capsys):
         tensors["must"] = tensors["may"] = Tensor("U8", [1, 8], [0, 0, 0, 0, 2, 1, 0, 0])
     case = dict(example_entry(tmp_path, example, two), result="acceptable")
     assert "must, may[0, 4]: 2, 2; want 0 or 1" in confirm(tmp_path, [case], capsys)[1]
+    narrow = dict(example, ks=[4], expect={"indices": [[0, 1]]})
+    for key, said in ((3, "may[0, 3]: outside the window"), (7, None)):
+        def wide(tensors, key=key):
+            for name in ("must", "may"):
+                tensors[name] = Tensor("U8", [1, 8], [0, 0, 0, 0, 1, 1, 0, 0])
+            tensors["may"].data[key] = 1
+        case = dict(example_entry(tmp_path, narrow, wide), result="acceptable")
+        assert (said or "1 confirmed") in confirm(tmp_path, [case], capsys)[1]
     case = dict(example_entry(tmp_path, example), result="acceptable")
     assert "must, may: missing" in confirm(tmp_path, [case], capsys)[1]
 
