@@ -161,6 +161,34 @@ def picked_scores(q, weights, k, scale, picked):
     return out.masked_fill(lost[:, None] | lost_keys[picked], torch.nan)
 
 
+# Windows
+
+
+def windows(cu_q, cu_k=None, stride=None, positions=None):
+    """`ks` and `ke` of the rows of sequences (SPEC W.4 to W.6); `cu_k` None: made from `cu_q`."""
+    length = cu_q.diff()
+    if cu_k is None:
+        ends = (length // (stride or 1)).cumsum(0)
+        cu_k = torch.cat([ends.new_zeros(1), ends])
+    rows = torch.arange(int(cu_q[-1]), device=cu_q.device)
+    sequence = torch.bucketize(rows, cu_q, right=True) - 1
+    seen = rows - cu_q[sequence] + 1
+    if stride is None:
+        seen = seen + (cu_k.diff() - length)[sequence]
+    else:
+        first = 0 if positions is None else positions[sequence]
+        seen = (first + seen) // stride
+    ks = cu_k[sequence]
+    return ks, torch.minimum((ks + seen).maximum(ks), cu_k[sequence + 1])
+
+
+def shard(bounds, rank, ranks):
+    """The rows of one context-parallel rank (SPEC W.7)."""
+    chunk = bounds.shape[0] // (2 * ranks)
+    chunks = bounds.view(2 * ranks, chunk)
+    return torch.cat([chunks[rank], chunks[2 * ranks - 1 - rank]])
+
+
 # Selection
 
 

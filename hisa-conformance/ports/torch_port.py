@@ -9,24 +9,12 @@ Dots are exact in f64, and heads are summed in f64, one after another. No tensor
 """
 
 import argparse
-import sys
+
+import torch_device  # first: it says in one line what is missing
 
 import hisa_port
 
 NUMERICS = {"quantize": "exact", "block_pool": "f32", "scores": "bounded:exact"}
-
-
-def load(device):
-    """torch and the device by that name; ends the process with one line where there is none."""
-    try:
-        import torch
-    except ImportError:
-        sys.exit("torch is missing: pip install torch")
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        sys.exit(f"--device {device}: torch {torch.__version__} sees no GPU")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.set_grad_enabled(False)
-    return torch, torch.device(device)
 
 
 # Refusals (SPEC V.7, V.10)
@@ -48,6 +36,22 @@ def refuse_values(inputs, params, names):
             at = [int(axis[0]) for axis in wrong.nonzero()]
             value = "NaN" if values.dtype == "uint8" else values[tuple(at)]
             raise hisa_port.Refused(f"{name}{at} is {value}")
+
+
+def refuse_offsets(name, offsets):
+    """Offsets start with 0 and never decrease (SPEC W.4)."""
+    if len(offsets) == 0 or offsets[0] != 0:
+        raise hisa_port.Refused(f"{name}[0] is {offsets[0] if len(offsets) else 'absent'}")
+    if (offsets[1:] < offsets[:-1]).any():
+        at = int((offsets[1:] < offsets[:-1]).argmax()) + 1
+        why = f"{name}[{at}] is {offsets[at]}, below its predecessor {offsets[at - 1]}"
+        raise hisa_port.Refused(why)
+
+
+def refuse_shard(rows, rank, ranks):
+    """Rows divide into two chunks for each rank (SPEC W.7)."""
+    if ranks < 1 or not 0 <= rank < ranks or rows % (2 * ranks):
+        raise hisa_port.Refused(f"{rows} rows do not split into 2 x {ranks} chunks, rank {rank}")
 
 
 def refuse_windows(inputs, keys):
@@ -83,33 +87,51 @@ def refuse_slots(torch, slots, seen):
         raise hisa_port.Refused(f"slots[{row}, {column}] is no slot that the row sees")
 
 
-class Port:
+class Port(torch_device.Transfers):
     """The stage functions, bound to a device."""
 
     def __init__(self, torch, device):
+        super().__init__(torch, device)
         import torch_hisa
 
-        self.torch, self.device, self.ops = torch, device, torch_hisa
+        self.ops = torch_hisa
 
     def functions(self):
         """By name, in the order of the stages."""
         names = [name for name in hisa_port.OUTPUTS if hasattr(self, name)]
-        return {name: getattr(self, name) for name in names}
+        return self.guarded({name: getattr(self, name) for name in names})
 
     def put(self, inputs, *names):
-        """Tensors on the device; int32 becomes int64."""
+        """As `Transfers.put`, with int64 for int32."""
+        int32 = self.torch.int32
+        tensors = super().put(inputs, *names)
+        return [tensor.long() if tensor.dtype == int32 else tensor for tensor in tensors]
+
+    def windows(self, inputs, params, out):
+        if "ks" in inputs:
+            refuse_windows(inputs, params.get("n", 2**31 - 1))
+            return {name: inputs[name] for name in ("ks", "ke")}
+        names = sorted(inputs)
         for name in names:
-            tensor = self.torch.from_numpy(inputs[name]).to(self.device)
-            yield tensor.long() if tensor.dtype == self.torch.int32 else tensor
-
-    def take(self, **tensors):
-        """Outputs back on the host; int64 becomes int32."""
-        return {name: self.host(tensor) for name, tensor in tensors.items()}
-
-    def host(self, tensor):
-        if tensor.dtype == self.torch.int64:
-            tensor = tensor.int()
-        return tensor.cpu().numpy()
+            refuse_offsets(name, inputs[name])
+        cu = dict(zip(names, self.put(inputs, *names)))
+        stride, positions = params.get("kv_stride"), params.get("first_positions")
+        if stride == 0:
+            raise hisa_port.Refused("kv_stride is 0")
+        positions = self.torch.tensor(positions, device=self.device) if positions else None
+        cu_q = cu.get("cu_seqlens", cu.get("cu_seqlens_q"))
+        cu_k = cu.get("cu_seqlens_k")
+        if cu_k is not None and len(cu_k) != len(cu_q):
+            why = f"cu_seqlens_k has {len(cu_k)} entries, cu_seqlens_q {len(cu_q)}"
+            raise hisa_port.Refused(why)
+        ks, ke = self.ops.windows(cu_q, cu_k, stride, positions)
+        if params.get("cp_ranks") is not None:
+            share = params["cp_rank"], params["cp_ranks"]
+            refuse_shard(len(ks), *share)
+            ks, ke = self.ops.shard(ks, *share), self.ops.shard(ke, *share)
+        padding = (0, params.get("rows", len(ks)) - len(ks))
+        pad = self.torch.nn.functional.pad
+        return self.take(ks=pad(ks, padding, value=2**31 - 1), ke=pad(ke, padding))
 
     def quantize(self, inputs, params, out):
         refuse_values(inputs, params, ["x"])
@@ -190,7 +212,7 @@ def main():
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     device = parser.parse_args().device
     hisa_port.claim_stdout()
-    port = Port(*load(device))
+    port = Port(*torch_device.load(device))
     hisa_port.serve(port.functions(), name=f"torch {device}", numerics=NUMERICS)
 
 
