@@ -97,16 +97,37 @@ class Port(torch_device.Transfers):
         return self.torch.nn.functional.pad(ids, (0, missing), value=-1)
 
     def windows(self, inputs, params, out):
-        if any(params.get(name) is not None for name in ("kv_stride", "cp_ranks")):
-            raise hisa_port.Unsupported("the example has no function for strides and ranks")
+        if "ks" in inputs or params.get("cp_ranks") is not None:
+            raise hisa_port.Unsupported("the example has no function for rows and ranks")
         utils, long = self.modules["tilelang_utils"], self.torch.int64
         offsets = {n: t.to(long) for n, t in zip(inputs, self.put(inputs, *inputs))}
-        if "cu_seqlens" in offsets:
-            ks, ke = utils.prepare_ks_ke_from_cu_seqlens(offsets["cu_seqlens"])
+        cu_q = offsets.get("cu_seqlens", offsets.get("cu_seqlens_q"))
+        cu_k, stride = offsets.get("cu_seqlens_k"), params.get("kv_stride")
+        rows = params.get("rows", int(cu_q[-1]))
+        if stride is not None or rows != int(cu_q[-1]):
+            ks, ke = self.strided(cu_q, cu_k, stride, rows, params)
+        elif cu_k is None:
+            ks, ke = utils.prepare_ks_ke_from_cu_seqlens(cu_q)
         else:
-            both = offsets["cu_seqlens_q"], offsets["cu_seqlens_k"]
-            ks, ke = utils.prepare_ks_ke_from_cu_seqlens_qk(*both)
+            ks, ke = utils.prepare_ks_ke_from_cu_seqlens_qk(cu_q, cu_k)
         return self.take(ks=ks, ke=ke)
+
+    def strided(self, cu_q, cu_k, stride, rows, params):
+        """Windows by the helpers that know strides and padding rows."""
+        utils = self.modules["tilelang_utils"]
+        if stride is None and cu_k is not None:
+            raise hisa_port.Unsupported("no helper pads windows of separate offsets")
+        stride = 1 if stride is None else stride
+        if cu_k is None:
+            ends = (cu_q.diff() // stride).cumsum(0)
+            cu_k = self.torch.cat([ends.new_zeros(1), ends])
+        starts = self.torch.zeros_like(cu_q[:-1])
+        if params.get("first_positions"):
+            starts = starts + self.torch.tensor(params["first_positions"], device=self.device)
+        bounds = cu_q[:-1], cu_q[1:], cu_k[:-1]
+        ks = utils.cal_cu_seqlen_ks_for_q(*bounds, rows)
+        ke = utils.cal_cu_seqlen_ke_for_q(*bounds, cu_k[1:], starts, rows, stride)
+        return ks, ke
 
     def quantize(self, inputs, params, out):
         (x,) = self.put(inputs, "x")

@@ -1,12 +1,12 @@
 """The examples of docs/SPEC.md, as calls of a port's stage functions."""
 
 import json
-import os
 import re
 
 import numpy as np
 
-SPEC = os.path.join(os.path.dirname(__file__), "..", "..", "..", "docs", "SPEC.md")
+from support import ROOT
+
 DEFAULTS = {"block_size": 128, "block_topk": 64, "topk_tokens": 2048, "rank": "bf16"}
 CODES = ("q", "k", "pooled_k", "codes")
 IDS = ("ks", "ke", "block_ids", "slots", "indices")
@@ -14,8 +14,8 @@ IDS = ("ks", "ke", "block_ids", "slots", "indices")
 
 def read(stages):
     """The examples of these stages."""
-    with open(SPEC, encoding="utf-8") as file:
-        blocks = re.findall(r"```json example\n(.*?)```", file.read(), re.S)
+    text = (ROOT / "docs" / "SPEC.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```json example\n(.*?)```", text, re.S)
     return [e for e in map(json.loads, blocks) if e["stage"] in stages]
 
 

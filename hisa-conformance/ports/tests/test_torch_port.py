@@ -4,6 +4,7 @@ Needs torch; the second part needs the program `hisa` too: a path in HISA, or a 
 """
 
 import fractions
+import json
 import os
 import random
 import subprocess
@@ -12,15 +13,13 @@ import sys
 import numpy as np
 import pytest
 
-PORTS = os.path.join(os.path.dirname(__file__), "..")
-sys.path[:0] = [PORTS, os.path.dirname(__file__)]
-
 torch = pytest.importorskip("torch", reason="torch is missing: pip install torch")
 
 import hisa_port  # noqa: E402
 import spec_examples  # noqa: E402
 import torch_device  # noqa: E402
 import torch_port  # noqa: E402
+from support import HISA, PORTS  # noqa: E402
 
 DEVICE = os.environ.get("HISA_TORCH_DEVICE", "cpu")
 PORT = torch_port.Port(*torch_device.load(DEVICE))
@@ -87,7 +86,6 @@ def test_example(example):
 
 # Against the reference
 
-HISA = os.environ.get("HISA") or os.path.join(PORTS, "..", "..", "target", "release", "hisa")
 needs_hisa = pytest.mark.skipif(not os.path.exists(HISA), reason=f"no program {HISA}; set HISA")
 
 SHAPES = [
@@ -284,6 +282,62 @@ def test_indexers_agree_with_the_reference(tmp_path, shape, values):
     made = call("block_sparse", inputs, **params)
     assert_same(made["block_ids"], truth["block_ids"], "block_sparse ids")
     assert_same(made["indices"], truth["indices"], "block_sparse")
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("q", 0x7F), ("q", 0xFF), ("k", 0xFF), ("k_scale", np.inf), ("k_scale", -1.0)]
+    + [("k_scale", np.nan), ("weights", -np.inf), ("weights", np.nan)],
+)
+def test_strict_mode_refuses_values(name, value):
+    inputs = draw(1, SHAPES[0], "plain")
+    inputs[name].flat[-1] = value
+    params = {"block_size": 4, "block_topk": 2, "topk_tokens": 3, "rank": "bf16"}
+    with pytest.raises(hisa_port.Refused, match=name):
+        call("hisa", inputs, **params)
+    call("hisa", inputs, **params, strict=False)
+
+
+def test_windows_end_with_their_sequence():
+    # Positions far behind the keys: both rows of sequence 0 see its two keys, no more.
+    cu = {"cu_seqlens_q": np.array([0, 2, 3]), "cu_seqlens_k": np.array([0, 2, 9])}
+    made = call("windows", cu, kv_stride=2, first_positions=[9, 1])
+    assert [made["ks"].tolist(), made["ke"].tolist()] == [[0, 0, 2], [2, 2, 3]]
+
+
+def test_a_case_of_small_memory_is_scored_in_chunks(monkeypatch):
+    import torch_hisa
+
+    inputs = draw(3, SHAPES[5], "plain")
+    params = {"block_size": 16, "block_topk": 6, "topk_tokens": 64, "rank": "bf16"}
+    whole = [call(stage, inputs, **params) for stage in ("hisa", "dsa")]
+    monkeypatch.setitem(torch_hisa.BUDGET, "cpu", 2500)
+    monkeypatch.setitem(torch_hisa.BUDGET, "cuda", 2500)
+    parts = [call(stage, inputs, **params) for stage in ("hisa", "dsa")]
+    for one, other in zip(whole, parts):
+        assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+def test_the_process_answers_one_case_and_several(tmp_path):
+    inputs = draw(1, SHAPES[0], "plain")
+    source, params = str(tmp_path / "in"), {"block_size": 4}
+    hisa_port.write_safetensors(source, inputs)
+    cases = [
+        {"stage": "block_pool", "params": params, "in": source, "out": str(tmp_path / name)}
+        for name in ("a", "b", "c")
+    ]
+    lines = [{"hello": 1}, {"id": 1, **cases[0]}, {"id": 2, "cases": cases[1:]}]
+    command = [sys.executable, os.path.join(PORTS, "torch_port.py"), "--device", DEVICE]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    hello, one, several = map(json.loads, done.stdout.splitlines())
+    assert hello["hello"] == 1 and hello["numerics"] == torch_port.NUMERICS
+    assert one == {"id": 1, "status": "ok"}
+    assert several == {"id": 2, "cases": [{"status": "ok"}] * 2}
+    made = call("block_pool", inputs, **params)
+    for name in ("a", "b", "c"):
+        got, _ = hisa_port.read_safetensors(tmp_path / name)
+        assert all(got[out].tobytes() == made[out].tobytes() for out in made)
 
 
 def test_all_codes_decode():
