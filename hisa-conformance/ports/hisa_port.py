@@ -161,7 +161,9 @@ _DTYPES = {
     "I64": np.dtype(np.int64),
     "F64": np.dtype(np.float64),
 }
-_NAMES = {dtype: name for name, dtype in _DTYPES.items() if name not in ("F8_E4M3", "F8_E5M2", "BF16")}
+_NAMES = {
+    dtype: name for name, dtype in _DTYPES.items() if name not in ("F8_E4M3", "F8_E5M2", "BF16")
+}
 _HEADER_MAX = 100_000_000
 
 

@@ -153,7 +153,7 @@ def token_scores(inputs, params, out):
     wanted = np.zeros((len(q), len(some)), bool)
     wanted[row, at] = True
     made = numpy_scores.score(q, weights, k[some], k_scale[some], wanted)
-    scores = np.full(keys.shape, -rounding.INF, np.float32)
+    scores = np.full(keys.shape, -np.inf, np.float32)
     scores[eligible] = made[row, at]
     return {"token_scores": scores}
 
