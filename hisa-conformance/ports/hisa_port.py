@@ -1,10 +1,10 @@
 """A port in Python: the worker loop of the port protocol (docs/PROTOCOL.md) around your functions.
 
     import hisa_port
+    from my_kernels import my_topk
 
     def block_topk(inputs, params, out):
-        out["block_ids"][:] = my_kernel(inputs["block_mask"], inputs["ks"], inputs["ke"],
-                                        params.block_size, params.block_topk)
+        my_topk(inputs["block_mask"], inputs["ks"], inputs["ke"], out["block_ids"])
 
     hisa_port.serve({"block_topk": block_topk}, name="mine")
 
@@ -435,14 +435,19 @@ def _run(case, functions):
         raise ValueError(f'fill is {fill!r}; allowed are "zeros", "ones"')
     params = Params(params)
     inputs, _ = read_safetensors(case["in"])
+    write_safetensors(case["out"], call(functions[stage], stage, inputs, params, fill))
+
+
+def call(function, stage, inputs, params, fill="zeros"):
+    """The outputs of `stage` as `function` makes them, by name, in dtypes the protocol takes."""
     shapes = output_shapes(stage, inputs, params)
     out = {name: _empty(name, shape, fill) for name, shape in shapes.items()}
-    made = functions[stage](inputs, params, out)
+    made = function(inputs, params, out)
     tensors = out if made is None else {**out, **made}
     missing = [name for name in OUTPUTS[stage] if name not in tensors]
     if missing:
         raise KeyError(f"{stage} made no {', '.join(missing)}")
-    write_safetensors(case["out"], {name: _checked(name, tensors[name]) for name in OUTPUTS[stage]})
+    return {name: _checked(name, tensors[name]) for name in OUTPUTS[stage]}
 
 
 def describe(error):

@@ -265,13 +265,16 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Block ids of a row (SPEC 6.3): no id below -1, none twice. `sorted` has room for them. */
-static enum status check_ids(const int32_t *ids, int64_t count, int64_t row, int32_t *sorted) {
+/* Block ids of a row (SPEC 6.3): -1 or blocks of keys that int32 can name, none of them twice.
+ * `sorted` has room for them. */
+static enum status check_ids(const int32_t *ids, int64_t count, int64_t b, int64_t row,
+                             int32_t *sorted) {
     if (count == 0) return OK;
     memcpy(sorted, ids, (size_t)count * 4);
     qsort(sorted, (size_t)count, 4, by_value);
-    if (sorted[0] < -1)
-        return because(REFUSED, "block_ids of row %" PRId64 " hold %" PRId32, row, sorted[0]);
+    if (sorted[0] < -1 || sorted[count - 1] > (INT32_MAX - 1) / b)
+        return because(REFUSED, "block_ids of row %" PRId64 " hold %" PRId32 " and %" PRId32, row,
+                       sorted[0], sorted[count - 1]);
     for (int64_t i = 1; i < count; i++) {
         if (sorted[i] >= 0 && sorted[i] == sorted[i - 1])
             return because(REFUSED, "block_ids of row %" PRId64 " repeat block %" PRId32, row,
@@ -290,7 +293,7 @@ static enum status index_map(const struct tensor *in, int64_t b, struct tensor *
     for (int64_t row = 0; status == OK && row < in[0].rows; row++, ids += m, slots += columns) {
         struct window window;
         status = window_of(&in[2], &in[3], row, INT32_MAX, &window);
-        if (status == OK) status = check_ids(ids, m, row, sorted);
+        if (status == OK) status = check_ids(ids, m, b, row, sorted);
         for (int64_t i = 0; status == OK && i < columns; i++) {
             const int64_t slot = slots[i];
             int64_t index = -1;
