@@ -264,10 +264,12 @@ def write_safetensors(path, tensors, metadata=None):
         parts.append(tensor)
     header = json.dumps(entries, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    with open(path, "wb") as file:
+    # Not cut to nothing first: some file systems then wait for the disk when it is closed.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for part in parts:
             file.write(part.data if part.size else b"")
+        file.truncate()
 
 
 # Outputs
@@ -316,15 +318,22 @@ def _empty(name, shape, fill):
 def _checked(name, tensor):
     """An output in a dtype the protocol takes."""
     tensor = np.asarray(tensor)
+    dtype = tensor.dtype
     if name in CODES:
-        if tensor.dtype.name == "float8_e4m3fn":  # of ml_dtypes
-            tensor = tensor.view(np.uint8)
-        allowed = ("uint8",)
+        if dtype == np.uint8:
+            return tensor
+        if dtype.name == "float8_e4m3fn":  # of ml_dtypes
+            return tensor.view(np.uint8)
+        allowed = "uint8"
+    elif name in IDS:
+        if dtype == np.int32 or dtype == np.int64:
+            return tensor
+        allowed = "int32, int64"
     else:
-        allowed = ("int32", "int64") if name in IDS else ("float32",)
-    if tensor.dtype.name not in allowed:
-        raise TypeError(f"output {name} is {tensor.dtype}; allowed: {', '.join(allowed)}")
-    return tensor
+        if dtype == np.float32:
+            return tensor
+        allowed = "float32"
+    raise TypeError(f"output {name} is {dtype}; allowed: {allowed}")
 
 
 # The loop

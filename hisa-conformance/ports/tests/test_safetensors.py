@@ -52,6 +52,12 @@ def test_what_the_package_writes_is_read(tmp_path):
     assert metadata == {"a": "b"}
 
 
+def test_a_shorter_file_replaces_a_longer_one(tmp_path):
+    hisa_port.write_safetensors(tmp_path / "file", TENSORS)
+    hisa_port.write_safetensors(tmp_path / "file", {"t": TENSORS["ids"]})
+    same(hisa_port.read_safetensors(tmp_path / "file")[0], {"t": TENSORS["ids"]})
+
+
 def test_views_are_written_as_they_look(tmp_path):
     tensor = np.arange(12, dtype=np.int32).reshape(3, 4)
     hisa_port.write_safetensors(tmp_path / "file", {"t": tensor.T[1:]})
