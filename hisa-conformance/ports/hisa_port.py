@@ -1,10 +1,10 @@
 """A port in Python: the worker loop of the port protocol (docs/PROTOCOL.md) around your functions.
 
     import hisa_port
+    from my_kernels import my_topk
 
     def block_topk(inputs, params, out):
-        out["block_ids"][:] = my_kernel(inputs["block_mask"], inputs["ks"], inputs["ke"],
-                                        params.block_size, params.block_topk)
+        my_topk(inputs["block_mask"], inputs["ks"], inputs["ke"], out["block_ids"])
 
     hisa_port.serve({"block_topk": block_topk}, name="mine")
 
@@ -161,7 +161,9 @@ _DTYPES = {
     "I64": np.dtype(np.int64),
     "F64": np.dtype(np.float64),
 }
-_NAMES = {dtype: name for name, dtype in _DTYPES.items() if name not in ("F8_E4M3", "F8_E5M2", "BF16")}
+_NAMES = {
+    dtype: name for name, dtype in _DTYPES.items() if name not in ("F8_E4M3", "F8_E5M2", "BF16")
+}
 _HEADER_MAX = 100_000_000
 
 
@@ -262,10 +264,12 @@ def write_safetensors(path, tensors, metadata=None):
         parts.append(tensor)
     header = json.dumps(entries, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    with open(path, "wb") as file:
+    # Not cut to nothing first: some file systems then wait for the disk when it is closed.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for part in parts:
             file.write(part.data if part.size else b"")
+        file.truncate()
 
 
 # Outputs
@@ -314,15 +318,22 @@ def _empty(name, shape, fill):
 def _checked(name, tensor):
     """An output in a dtype the protocol takes."""
     tensor = np.asarray(tensor)
+    dtype = tensor.dtype
     if name in CODES:
-        if tensor.dtype.name == "float8_e4m3fn":  # of ml_dtypes
-            tensor = tensor.view(np.uint8)
-        allowed = ("uint8",)
+        if dtype == np.uint8:
+            return tensor
+        if dtype.name == "float8_e4m3fn":  # of ml_dtypes
+            return tensor.view(np.uint8)
+        allowed = "uint8"
+    elif name in IDS:
+        if dtype == np.int32 or dtype == np.int64:
+            return tensor
+        allowed = "int32, int64"
     else:
-        allowed = ("int32", "int64") if name in IDS else ("float32",)
-    if tensor.dtype.name not in allowed:
-        raise TypeError(f"output {name} is {tensor.dtype}; allowed: {', '.join(allowed)}")
-    return tensor
+        if dtype == np.float32:
+            return tensor
+        allowed = "float32"
+    raise TypeError(f"output {name} is {dtype}; allowed: {allowed}")
 
 
 # The loop
@@ -433,14 +444,19 @@ def _run(case, functions):
         raise ValueError(f'fill is {fill!r}; allowed are "zeros", "ones"')
     params = Params(params)
     inputs, _ = read_safetensors(case["in"])
+    write_safetensors(case["out"], call(functions[stage], stage, inputs, params, fill))
+
+
+def call(function, stage, inputs, params, fill="zeros"):
+    """The outputs of `stage` as `function` makes them, by name, in dtypes the protocol takes."""
     shapes = output_shapes(stage, inputs, params)
     out = {name: _empty(name, shape, fill) for name, shape in shapes.items()}
-    made = functions[stage](inputs, params, out)
+    made = function(inputs, params, out)
     tensors = out if made is None else {**out, **made}
     missing = [name for name in OUTPUTS[stage] if name not in tensors]
     if missing:
         raise KeyError(f"{stage} made no {', '.join(missing)}")
-    write_safetensors(case["out"], {name: _checked(name, tensors[name]) for name in OUTPUTS[stage]})
+    return {name: _checked(name, tensors[name]) for name in OUTPUTS[stage]}
 
 
 def describe(error):

@@ -66,9 +66,7 @@ def windows(inputs, params, out):
     """Offsets of sequences to one window per row (SPEC W.4 to W.8)."""
     causal = "cu_seqlens" in inputs
     cu_q = offsets(inputs, "cu_seqlens" if causal else "cu_seqlens_q")
-    stride, positions = params.get("kv_stride"), inputs.get("first_positions")
-    if positions is None:
-        positions = params.get("first_positions") or []
+    stride, positions = params.get("kv_stride"), params.get("first_positions") or []
     len_q = np.diff(cu_q)
     if stride is not None and stride < 1:
         raise Refused(f"kv_stride is {stride}")
@@ -81,6 +79,7 @@ def windows(inputs, params, out):
     else:
         raise Refused("cu_seqlens_k is missing")
     same("cu_seqlens_q and cu_seqlens_k", len(cu_q), len(cu_k))
+    same("the end of cu_seqlens_k and keys", cu_k[-1], params.get("keys", cu_k[-1]))
     sequence = np.repeat(np.arange(len(len_q)), len_q)
     row = np.arange(cu_q[-1]) - cu_q[sequence] if len(sequence) else sequence
     ks, end = cu_k[:-1][sequence], cu_k[1:][sequence]

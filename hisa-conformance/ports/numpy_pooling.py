@@ -3,7 +3,7 @@
 import numpy as np
 
 import hisa_port
-import rounding
+import numpy_rounding as rounding
 from hisa_port import Refused
 from numpy_inputs import same, sizes, strict
 

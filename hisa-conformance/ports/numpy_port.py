@@ -48,7 +48,7 @@ def block_scores(inputs, params, out):
     same("q and pooled_k", q.shape[2], k.shape[1])
     same("pooled_k and pooled_scale", len(k), len(inputs["pooled_scale"]))
     strict(params, q=q, weights=weights)
-    ks, ke = windows_of(inputs, params.get("n", len(k) * b), len(q))
+    ks, ke = windows_of(inputs, params.get("keys", len(k) * b), len(q))
     wanted = in_window(len(k), *block_windows(ks, ke, b))
     made = numpy_scores.score(q, weights, k, inputs["pooled_scale"], wanted)
     return {"block_scores": made}
@@ -65,7 +65,7 @@ def in_window(count, first, end):
 def block_mask(inputs, params, out):
     scores = inputs["block_scores"]
     (b,) = sizes(params, "block_size")
-    ks, ke = windows_of(inputs, params.get("n", scores.shape[1] * b), len(scores))
+    ks, ke = windows_of(inputs, params.get("keys", scores.shape[1] * b), len(scores))
     return {"block_mask": masked(scores, *block_windows(ks, ke, b))}
 
 
@@ -85,7 +85,7 @@ def block_topk(inputs, params, out):
     scores = inputs["block_mask"]
     b, m = sizes(params, "block_size", "block_topk")
     check_slots(m, b)
-    ks, ke = windows_of(inputs, params.get("n", scores.shape[1] * b), len(scores))
+    ks, ke = windows_of(inputs, params.get("keys", scores.shape[1] * b), len(scores))
     return {"block_ids": best_blocks(scores, *block_windows(ks, ke, b), m, params.rank)}
 
 
@@ -153,7 +153,7 @@ def token_scores(inputs, params, out):
     wanted = np.zeros((len(q), len(some)), bool)
     wanted[row, at] = True
     made = numpy_scores.score(q, weights, k[some], k_scale[some], wanted)
-    scores = np.full(keys.shape, -rounding.INF, np.float32)
+    scores = np.full(keys.shape, -np.inf, np.float32)
     scores[eligible] = made[row, at]
     return {"token_scores": scores}
 
@@ -191,14 +191,14 @@ def token_topk(inputs, params, out):
     scores, ids = inputs["token_scores"], inputs["block_ids"]
     b, count = sizes(params, "block_size", "topk_tokens")
     same("token_scores and slots", scores.shape, (len(ids), ids.shape[1] * b))
-    ks, ke = windows_of(inputs, params.get("n"), len(ids))
+    ks, ke = windows_of(inputs, params.get("keys"), len(ids))
     check_ids(ids, len(scores), blocks_known(params, b), b)
     keys, eligible = slot_keys(ids, b, ks, ke)
     return {"slots": best(places(scores, keys, eligible), count)}
 
 
 def blocks_known(params, b):
-    return count_blocks(params.get("n", SIZE_MAX), b)
+    return count_blocks(params.get("keys", SIZE_MAX), b)
 
 
 # 8 index_map
@@ -208,7 +208,7 @@ def index_map(inputs, params, out):
     slots, ids = inputs["slots"].astype(np.int64), inputs["block_ids"]
     (b,) = sizes(params, "block_size")
     same("slots and block_ids", len(slots), len(ids))
-    ks, ke = windows_of(inputs, params.get("n"), len(ids))
+    ks, ke = windows_of(inputs, params.get("keys"), len(ids))
     check_ids(ids, len(slots), blocks_known(params, b), b)
     limit = ids.shape[1] * b
     check_at(slots, (slots < -1) | (slots >= limit), lambda *_: f"; allowed are -1 and 0..{limit}")

@@ -3,7 +3,7 @@
 import numpy as np
 
 import hisa_port
-import rounding
+import numpy_rounding as rounding
 
 FINITE = np.nan_to_num(hisa_port.E4M3.astype(np.float64))  # NaN codes are dealt with apart
 ELEMENTS_MAX = 1 << 22  # of a temporary array
@@ -12,7 +12,7 @@ ELEMENTS_MAX = 1 << 22  # of a temporary array
 def score(q, weights, k, k_scale, wanted):
     """The scores (SPEC S.1) that `wanted[M, N]` asks for, `-inf` elsewhere, in tiles of rows."""
     (m, h, d), n = q.shape, len(k)
-    scores = np.full((m, n), -rounding.INF, np.float32)
+    scores = np.full((m, n), -np.inf, np.float32)
     keys, k_nan = FINITE[k].T, (k & 0x7F == 0x7F).any(axis=1)
     step = max(1, ELEMENTS_MAX // max(1, h * max(d, n)))
     for at in range(0, m, step):

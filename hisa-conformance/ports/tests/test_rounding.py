@@ -9,7 +9,7 @@ import pytest
 import hisa_port
 import numpy_pooling
 import numpy_scores
-import rounding
+import numpy_rounding as rounding
 
 
 def rn32(value):
@@ -107,7 +107,8 @@ def test_encoding_agrees_with_ml_dtypes_on_f32():
 
 def test_bf16_agrees_with_ml_dtypes():
     rng = np.random.default_rng(4)
-    values = np.concatenate([f32_bits(rng, 20000), rng.integers(0, 2**32, 20000, np.uint32).view("f4")])
+    any_bits = rng.integers(0, 2**32, 20000, np.uint32).view(np.float32)
+    values = np.concatenate([f32_bits(rng, 20000), any_bits])
     wanted = values.astype(ml_dtypes.bfloat16).astype(np.float32)
     made = hisa_port.bf16_round(values)
     assert np.array_equal(made, wanted, equal_nan=True)

@@ -69,7 +69,7 @@ def run(example):
     stage, inputs = example["stage"], tensors_of(example)
     params = hisa_port.Params(example.get("params", {}))
     if "n" in example:
-        params["n"] = example["n"]
+        params["keys"] = example["n"]
     if stage == "decode":
         return {"values": hisa_port.e4m3_decode(code_array(example["codes"], 1))}
     if stage == "encode":
@@ -89,7 +89,7 @@ def run(example):
 
 def windows(inputs, params):
     made = inputs if "ks" in inputs else numpy_port.windows(inputs, params, {})
-    checked = numpy_port.windows_of(made, params.get("n"))
+    checked = numpy_port.windows_of(made, params.get("keys"))
     if "block_size" in params:
         ends = numpy_port.block_windows(*checked, params.block_size)
         made = {**made, "block_windows": np.concatenate(ends, axis=1)}

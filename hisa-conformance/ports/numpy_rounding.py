@@ -10,7 +10,6 @@ lies between 2^-400 and 2^400.
 import numpy as np
 
 NAN = np.uint32(0x7FC00000).view(np.float32)
-INF = np.float32(np.inf)
 UNIT = 2.0**149  # every f32 is an integer multiple of 1 / UNIT
 
 
