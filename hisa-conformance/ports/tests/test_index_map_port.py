@@ -158,7 +158,7 @@ HEADERS = [
 ]
 
 
-@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
 def test_headers_that_lie(binary, tmp_path, header):
     for length in (len(header), len(header) + 1, 2**63, 2**64 - 1):
         data = length.to_bytes(8, "little") + header + b"1234"
@@ -184,11 +184,12 @@ LINES = [
     b'{"id":1,"stage":"index_map","params":3,"in":"","out":""}',
     b'{"id":1,"stage":"hisa","in":"\\u0041","out":"\\q"}',
     b"{" * 1000,
+    b'{"a":' + b"[" * 1_000_000,
     b'{"id":99999999999999999999999}',
 ]
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
 def test_malformed_lines_are_answered(binary, line):
     with Port(binary) as port:
         assert port.ask(line)["status"] in ("error", "refused", "unsupported")

@@ -77,7 +77,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize("line", MALFORMED)
+@pytest.mark.parametrize("line", MALFORMED, ids=range(len(MALFORMED)))
 def test_malformed_requests_are_answered_and_the_loop_goes_on(case, line):
     with numpy_port() as port:
         reply = port.ask(line)

@@ -78,6 +78,48 @@ def test_fractions_of_integers_round_once():
         assert made == -wanted, (numerator, denominator)
 
 
+def test_what_lies_far_below_a_tie_decides():
+    """2^24 + 1 is a tie, and f64 has no room for 2^-40 beside it."""
+    far, one = np.array([2**24, 1, 2.0**-40, 0], np.float32), np.ones((1, 4, 1), np.uint8) * 0x38
+    made = numpy_scores.score(
+        one, far[None], one[0, :1], np.ones(1, np.float32), np.ones((1, 1), bool)
+    )
+    assert made[0, 0] == 2**24 + 2
+    assert numpy_pooling.means(one, far[None])[0, 0] == 2**22 + 0.5
+    far[2] = -far[2]
+    assert numpy_pooling.means(one, far[None])[0, 0] == 2**22
+    for sign in (1, -1):
+        value = rounding.fraction(sign * (((2**24 + 1) << 80) + 1), 1 << 80)
+        assert rounding.to_f32(np.array([value]))[0] == sign * (2**24 + 2)
+
+
+@pytest.mark.parametrize("heads", [2, 5, 64])
+def test_sums_that_almost_cancel(heads):
+    """What is left of large terms is far below the error of their f64 sum."""
+    rng = np.random.default_rng(heads)
+    q, k = some_codes(rng, (40, heads, 9), "any") & 0x7E, some_codes(rng, (3, 9), "any") & 0x7E
+    q[:, 1::2] = q[:, ::2][:, : heads // 2]
+    weights = some_f32(rng, (40, heads), "wide")
+    weights[:, 1::2] = -weights[:, ::2][:, : heads // 2]
+    weights[:, 0] = np.nextafter(weights[:, 0], np.float32(np.inf))
+    made = numpy_scores.score(q, weights, k, np.ones(3, np.float32), np.ones((40, 3), bool))
+    for row, column in np.ndindex(40, 3):
+        wanted = np.float32(fraction_score(q[row], weights[row], k[column], 1) + np.float32(0))
+        assert made[row, column].view(np.int32) == wanted.view(np.int32)
+
+
+@pytest.mark.parametrize("overflow", ["saturating", "non-saturating"])
+def test_a_computed_nan_has_one_code(overflow):
+    x = np.array([[-np.nan, -1], [-np.inf, -1], [np.inf, 0]], np.float32)
+    params = hisa_port.Params(strict=False, overflow=overflow)
+    made = numpy_pooling.quantize({"x": x}, params, {})
+    assert made["codes"].tolist() == [[0x7F, 0x7F], [0x7F, 0x80], [0x7F, 0x00]]
+    params["scale_format"] = "ue8m0"
+    made = numpy_pooling.quantize({"x": x}, params, {})
+    large = [0x7E, 0xFE] if overflow == "saturating" else [0x7F, 0xFF]
+    assert made["codes"].tolist() == [[0x7F, 0x7F], [large[1], 0x80], [large[0], 0x00]]
+
+
 def test_lowest_bits():
     values = np.array([1, 3, 0.75, 2.0**-149, 2.0**-126, 12, 0, np.inf, np.nan, -6], np.float32)
     assert rounding.lowest_bit(values).tolist() == [0, 0, -2, -149, -126, 2, 999, 999, 999, 1]
