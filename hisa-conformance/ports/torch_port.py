@@ -109,7 +109,7 @@ class Port(torch_device.Transfers):
 
     def windows(self, inputs, params, out):
         if "ks" in inputs:
-            refuse_windows(inputs, params.get("n", 2**31 - 1))
+            refuse_windows(inputs, params.get("keys", 2**31 - 1))
             return {name: inputs[name] for name in ("ks", "ke")}
         names = sorted(inputs)
         for name in names:
@@ -125,6 +125,8 @@ class Port(torch_device.Transfers):
             why = f"cu_seqlens_k has {len(cu_k)} entries, cu_seqlens_q {len(cu_q)}"
             raise hisa_port.Refused(why)
         ks, ke = self.ops.windows(cu_q, cu_k, stride, positions)
+        if cu_k is not None and int(cu_k[-1]) != params.get("keys", int(cu_k[-1])):
+            raise hisa_port.Refused(f"cu_seqlens_k ends with {int(cu_k[-1])}, not {params['keys']}")
         if params.get("cp_ranks") is not None:
             share = params["cp_rank"], params["cp_ranks"]
             refuse_shard(len(ks), *share)

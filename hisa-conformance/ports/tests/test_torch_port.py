@@ -68,7 +68,8 @@ def test_example(example):
     if stage == "windows":
         offsets = {n: np.array(v) for n, v in example.items() if n.startswith("cu_")}
         inputs = offsets or inputs
-        params["n"] = example.get("n")
+        params["keys"] = example["n"] if "n" in example else 2**31 - 1
+        params = {k: v for k, v in params.items() if k != "keys" or "ks" in inputs}
     if "error" in example:
         with pytest.raises(hisa_port.Refused):
             call(stage, inputs, **params)
