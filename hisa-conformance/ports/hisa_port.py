@@ -242,7 +242,9 @@ def _entry(name, entry):
 
 
 def _sizes(numbers):
-    return type(numbers) is list and all(type(n) is int and 0 <= n < 2**63 for n in numbers)
+    if type(numbers) is not list or not set(map(type, numbers)) <= {int}:
+        return False
+    return not numbers or (min(numbers) >= 0 and max(numbers) < 2**63)
 
 
 def write_safetensors(path, tensors, metadata=None):

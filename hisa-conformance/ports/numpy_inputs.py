@@ -39,14 +39,13 @@ def same(what, *lengths):
         raise Refused(f"{what} differ in shape: {', '.join(map(str, lengths))}")
 
 
-def windows_of(inputs, n=None, rows=None):
-    """`ks` and `ke` as int64, checked (SPEC W.2), empty rows as (0, 0) (W.1)."""
+def windows_of(inputs, n, rows):
+    """`ks[M, 1]` and `ke[M, 1]` as int64, checked (SPEC W.2), empty rows as (0, 0) (W.1)."""
     ks, ke = inputs["ks"].astype(np.int64), inputs["ke"].astype(np.int64)
     same("ks and ke", ks.shape, ke.shape)
-    if rows is not None:
-        same("rows and windows", rows, ks.shape[0])
+    same("rows and windows", rows, len(ks))
     empty = ks >= ke
-    bad = ~empty & ((ks < 0) | (ke > (SIZE_MAX if n is None else n)))
+    bad = ~empty & ((ks < 0) | (ke > n))
     if bad.any():
         row = int(np.argmax(bad))
         raise Refused(f"row {row}: window [{ks[row]}, {ke[row]}) is not within the keys [0, {n})")

@@ -74,17 +74,16 @@ def means(k, k_scale):
     with np.errstate(all="ignore"):
         products = VALUES[k] * k_scale.astype(np.float64)[:, :, None]  # 42 bits: exact
         total, size = products.sum(axis=1), np.abs(products).sum(axis=1)
+        slack = size * ((count + 8) * 2.0**-53)
+        mean, sure = rounding.between((total - slack) / count, (total + slack) / count)
+    if sure.all():
+        return mean
+    unsure = np.nonzero(~sure)
+    mean[unsure] = rounding.over(total[unsure], float(count))
     # Every product is a multiple of 2^-9 times the lowest bit of a scale.
     lowest = rounding.lowest_bit(k_scale).min(axis=1, initial=999)
     exact = size < np.ldexp(1.0, np.minimum(lowest + 43, 999))[:, None]
-    mean = rounding.over(total, float(count))
-    if exact.all():
-        return mean
-    unsure = np.nonzero(~exact & np.isfinite(total))
-    total, slack = total[unsure], size[unsure] * ((count + 8) * 2.0**-53)
-    low, equal = rounding.between((total - slack) / count, (total + slack) / count)
-    mean[unsure] = low
-    for block, dim in np.transpose(unsure)[~equal]:
+    for block, dim in np.argwhere(~sure & ~exact & np.isfinite(total)):
         codes = (VALUES[k[block, :, dim]] * 512).tolist()
         scales = (k_scale[block].astype(np.float64) * rounding.UNIT).tolist()
         numerator = sum(int(code) * int(scale) for code, scale in zip(codes, scales))

@@ -191,7 +191,7 @@ def token_topk(inputs, params, out):
     scores, ids = inputs["token_scores"], inputs["block_ids"]
     b, count = sizes(params, "block_size", "topk_tokens")
     same("token_scores and slots", scores.shape, (len(ids), ids.shape[1] * b))
-    ks, ke = windows_of(inputs, params.get("keys"), len(ids))
+    ks, ke = windows_of(inputs, params.get("keys", SIZE_MAX), len(ids))
     check_ids(ids, len(scores), blocks_known(params, b), b)
     keys, eligible = slot_keys(ids, b, ks, ke)
     return {"slots": best(places(scores, keys, eligible), count)}
@@ -208,7 +208,7 @@ def index_map(inputs, params, out):
     slots, ids = inputs["slots"].astype(np.int64), inputs["block_ids"]
     (b,) = sizes(params, "block_size")
     same("slots and block_ids", len(slots), len(ids))
-    ks, ke = windows_of(inputs, params.get("keys"), len(ids))
+    ks, ke = windows_of(inputs, params.get("keys", SIZE_MAX), len(ids))
     check_ids(ids, len(slots), blocks_known(params, b), b)
     limit = ids.shape[1] * b
     check_at(slots, (slots < -1) | (slots >= limit), lambda *_: f"; allowed are -1 and 0..{limit}")

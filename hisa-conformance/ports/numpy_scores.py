@@ -40,20 +40,19 @@ def exact_head_sums(dots, weights, k_scale, rows, columns):
             terms = w[:, :, None] * dots
             total = terms.sum(axis=1)[rows, columns]
             size = np.abs(terms).sum(axis=1)[rows, columns]
-        # Every term is a multiple of 2^-18 times the lowest bit of a weight.
-        lowest = rounding.lowest_bit(weights).min(axis=1)
-        exact = size < np.ldexp(1.0, np.minimum(lowest + 34, 999))[rows]
-        made = rounding.times(total, factor)
-        unsure = np.nonzero(~exact & np.isfinite(total))[0]
-        if len(unsure) == 0:
-            return made
-        total, factor = total[unsure], factor[unsure]
-        slack = size[unsure] * ((h + 8) * 2.0**-53)
-        low, equal = rounding.between((total - slack) * factor, (total + slack) * factor)
-    made[unsure] = low
-    for at in unsure[~equal].tolist():
+        slack = size * ((h + 8) * 2.0**-53)
+        made, sure = rounding.between((total - slack) * factor, (total + slack) * factor)
+    unsure = np.nonzero(~sure)[0]
+    if len(unsure) == 0:
+        return made
+    total, rows, columns = total[unsure], rows[unsure], columns[unsure]
+    made[unsure] = rounding.times(total, factor[unsure])
+    # Every term is a multiple of 2^-18 times the lowest bit of a weight.
+    lowest = rounding.lowest_bit(weights).min(axis=1)[rows]
+    exact = size[unsure] < np.ldexp(1.0, np.minimum(lowest + 34, 999))
+    for at in np.nonzero(~exact & np.isfinite(total))[0].tolist():
         row, column = rows[at], columns[at]
-        made[at] = integer_score(dots[row, :, column], w[row], float(k_scale[column]))
+        made[unsure[at]] = integer_score(dots[row, :, column], w[row], float(k_scale[column]))
     return made
 
 

@@ -1,15 +1,19 @@
-"""`hisa run` on a port, a test per stage; HISA names the binary, HISA_PORT the port's command."""
+"""`hisa run` on a port, a test per stage: name your port's command and the stages it offers.
+
+HISA names the binary, HISA_PORT the command.
+"""
 
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 
 import pytest
 
-PORTS = pathlib.Path(__file__).resolve().parents[1]
 HISA = os.environ.get("HISA", "hisa")
-PORT = os.environ.get("HISA_PORT", f"{sys.executable} {PORTS / 'numpy_port.py'}")
+NUMPY_PORT = pathlib.Path(__file__).resolve().parents[1] / "numpy_port.py"
+PORT = os.environ.get("HISA_PORT", shlex.join([sys.executable, str(NUMPY_PORT)]))
 STAGES = "windows quantize block_pool block_scores block_mask block_topk token_scores token_topk"
 STAGES += " index_map append hisa dsa block_sparse"
 

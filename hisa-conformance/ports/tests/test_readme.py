@@ -86,17 +86,32 @@ def test_the_fixtures_example(tmp_path, broken, summary, monkeypatch):
     assert summary in example("test_fixtures.py")
 
 
-@pytest.mark.skipif(
+takes_ports = pytest.mark.skipif(
     not shutil.which(HISA) or "--port" not in subprocess.getoutput(f"'{HISA}' run --help"),
     reason="no hisa that takes --port",
 )
+
+
+@takes_ports
 def test_the_run_example(monkeypatch):
     monkeypatch.setenv("HISA", HISA)
-    assert "13 passed" in example("test_run.py")
+    assert "2 passed" in example("test_run.py", "-k", "windows or index_map")
 
 
-def example(name):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+@takes_ports
+def test_the_run_example_fails_for_a_wrong_port(monkeypatch, tmp_path):
+    """A port whose kernel lets -1 become an id."""
+    shutil.copy(PORTS / "hisa_port.py", tmp_path)
+    broken = KERNEL.replace("slots < 0, -1", "slots < -1, -1")
+    (tmp_path / "my_kernels.py").write_text(broken)
+    (tmp_path / "my_port.py").write_text(python_blocks()[0])
+    monkeypatch.setenv("HISA", HISA)
+    monkeypatch.setenv("HISA_PORT", f"'{sys.executable}' '{tmp_path / 'my_port.py'}'")
+    assert "1 failed" in example("test_run.py", "-k", "index_map")
+
+
+def example(name, *options):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
     return subprocess.run(
         [*command, PORTS / "examples" / name], capture_output=True, text=True
     ).stdout

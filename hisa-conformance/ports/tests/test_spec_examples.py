@@ -89,7 +89,7 @@ def run(example):
 
 def windows(inputs, params):
     made = inputs if "ks" in inputs else numpy_port.windows(inputs, params, {})
-    checked = numpy_port.windows_of(made, params.get("keys"))
+    checked = numpy_port.windows_of(made, params.get("keys", 2**31 - 1), len(made["ks"]))
     if "block_size" in params:
         ends = numpy_port.block_windows(*checked, params.block_size)
         made = {**made, "block_windows": np.concatenate(ends, axis=1)}

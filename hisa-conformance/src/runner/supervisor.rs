@@ -231,9 +231,15 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
+    /// The first job on trial that the backend takes.
     fn first_op(&self) -> Op {
-        let first = self.config.ops.first().and_then(|name| Op::from_name(name));
-        first.unwrap_or(Op::Windows)
+        let taken = self.about.get().map_or(&[][..], |about| &about.ops);
+        let named = self.config.ops.iter();
+        let first = named.clone().find(|name| taken.contains(name));
+        let first = first.or(self.config.ops.first());
+        first
+            .and_then(|name| Op::from_name(name))
+            .unwrap_or(Op::Windows)
     }
 
     /// Source and address of the only case of a batch.

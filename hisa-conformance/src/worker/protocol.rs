@@ -135,6 +135,8 @@ pub struct About {
     pub label: String,
     /// Name of the backend it is judged by.
     pub basis: String,
+    /// Names of the jobs it takes.
+    pub ops: Vec<String>,
     /// The arithmetic it declares, in words.
     pub arithmetic: String,
     /// What generated cases are made to fit.
@@ -150,6 +152,11 @@ impl About {
         Self {
             label: backend.label().to_owned(),
             basis: basis_of(backend.name()).name().to_owned(),
+            ops: capabilities
+                .ops
+                .iter()
+                .map(|op| op.name().to_owned())
+                .collect(),
             arithmetic: capabilities.arithmetic(),
             limits: fits
                 .then(|| capabilities.limits.clone())

@@ -302,7 +302,7 @@ impl Backend for Port {
         let last = last
             .map(|line| format!("; it last said {line:?}"))
             .unwrap_or_default();
-        Some(format!("{}{place}: {failure}{last}", self.name))
+        Some(format!("port {}{place}: {failure}{last}", self.own_name()))
     }
 }
 
