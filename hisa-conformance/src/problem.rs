@@ -1,5 +1,6 @@
 //! What a backend is asked about: arrays by value, from an address or from a file.
 
+use crate::backend::limits::Extents;
 use crate::case::{Case, CaseError, Inputs, Tensors, WindowSpec};
 use crate::op::Op;
 use hisa_ref::stages::quantize::{QuantizeOptions, ScaleFormat};
@@ -116,6 +117,20 @@ impl Problem {
     #[must_use]
     pub fn b(&self) -> usize {
         self.inputs.params.block_size()
+    }
+
+    /// Every size a backend may limit.
+    #[must_use]
+    pub fn extents(&self) -> Extents {
+        Extents {
+            heads: self.h(),
+            dims: self.d(),
+            block_size: self.b(),
+            rows: self.m(),
+            keys: self.n(),
+            topk: self.inputs.params.topk_tokens(),
+            blocks: self.inputs.params.block_topk(),
+        }
     }
 
     /// Nb, pooled blocks.

@@ -206,7 +206,7 @@ impl Source<'_> {
     }
 }
 
-const fn format_word(format: ScaleFormat) -> &'static str {
+pub(crate) const fn format_word(format: ScaleFormat) -> &'static str {
     match format {
         ScaleFormat::F32 => "f32",
         ScaleFormat::Ue8m0 => "ue8m0",
@@ -218,7 +218,7 @@ fn format(word: &str) -> Option<ScaleFormat> {
     all.into_iter().find(|&format| format_word(format) == word)
 }
 
-const fn overflow_word(overflow: Overflow) -> &'static str {
+pub(crate) const fn overflow_word(overflow: Overflow) -> &'static str {
     match overflow {
         Overflow::Saturating => "saturating",
         Overflow::NonSaturating => "non-saturating",

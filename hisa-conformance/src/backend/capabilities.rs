@@ -1,5 +1,6 @@
 //! What a backend says it can do.
 
+use super::limits::Limits;
 use crate::numerics::Numerics;
 use crate::op::Op;
 use crate::problem::Problem;
@@ -9,20 +10,19 @@ use crate::problem::Problem;
 pub struct Capabilities {
     /// Jobs it takes, in the order of [`Op::ALL`].
     pub ops: Vec<Op>,
-    /// Most heads.
-    pub heads_max: usize,
-    /// Most dimensions of a head.
-    pub head_dim_max: usize,
-    /// Dimensions of a head are a multiple of this.
-    pub head_dim_multiple: usize,
-    /// Most keys of a block.
-    pub block_size_max: usize,
+    /// Sizes it takes.
+    pub limits: Limits,
+    /// Whether generated cases are made to fit [`Self::limits`]; otherwise those beyond are skipped.
+    pub fits: bool,
     /// Most products of M, N, H and D.
     pub work_max: usize,
     /// Whether it takes NaN codes, and scales and weights that are not finite or negative.
     pub permissive: bool,
     /// Whether ids come best first; otherwise their order says nothing.
     pub ordered: bool,
+    /// Whether it works on copies in memory of its own, so that nothing can be said of what it does
+    /// beside its outputs.
+    pub own_memory: bool,
     /// What arithmetic it declares.
     pub numerics: Numerics,
 }
@@ -33,13 +33,12 @@ impl Capabilities {
     pub fn all() -> Self {
         Self {
             ops: Op::ALL.to_vec(),
-            heads_max: usize::MAX,
-            head_dim_max: usize::MAX,
-            head_dim_multiple: 1,
-            block_size_max: usize::MAX,
+            limits: Limits::default(),
+            fits: false,
             work_max: usize::MAX,
             permissive: true,
             ordered: true,
+            own_memory: false,
             numerics: Numerics::default(),
         }
     }
@@ -62,19 +61,14 @@ impl Capabilities {
         if !self.ops.contains(&op) {
             return Some(format!("{op} is not offered"));
         }
-        let sizes = [problem.m(), problem.n(), problem.h(), problem.d()];
-        let work = sizes.into_iter().fold(1, usize::saturating_mul);
-        let most = [
-            ("H", problem.h(), self.heads_max),
-            ("D", problem.d(), self.head_dim_max),
-            ("B", problem.b(), self.block_size_max),
-            ("M*N*H*D", work, self.work_max),
-        ];
-        if let Some((name, _, limit)) = most.iter().find(|(_, value, limit)| value > limit) {
-            return Some(format!("{name} above {limit}"));
+        let sizes = problem.extents();
+        if let Some(why) = self.limits.refuses(&sizes) {
+            return Some(why);
         }
-        if !problem.d().is_multiple_of(self.head_dim_multiple.max(1)) {
-            return Some(format!("D not a multiple of {}", self.head_dim_multiple));
+        let factors = [sizes.rows, sizes.keys, sizes.heads, sizes.dims];
+        let work = factors.into_iter().fold(1, usize::saturating_mul);
+        if work > self.work_max {
+            return Some(format!("M*N*H*D above {}", self.work_max));
         }
         let needs_permissive = problem.inputs.strictness == hisa_ref::Strictness::Permissive;
         (needs_permissive && !self.permissive).then(|| "values strict mode refuses".to_owned())

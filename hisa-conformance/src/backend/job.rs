@@ -171,9 +171,10 @@ fn input(problem: &Problem, name: &str) -> Option<Buffer> {
 }
 
 /// What outputs and workspace hold before a backend runs. A result may not depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Fill {
     /// Zeros, as fresh memory often has: a fault that needs other contents does not show.
+    #[default]
     Zeros,
     /// 0x7FFFFFFF: NaN as a float, an id far out of range.
     Ones,
@@ -204,6 +205,8 @@ pub struct Outputs {
     pub tensors: Buffers,
     /// Scratch memory with the contents of [`Fill`]; a backend may resize it.
     pub workspace: Vec<u32>,
+    /// What both held at first.
+    pub fill: Fill,
 }
 
 /// Words of workspace every job is lent.
@@ -231,6 +234,7 @@ impl Outputs {
         Self {
             tensors,
             workspace: vec![bits; WORKSPACE_WORDS],
+            fill,
         }
     }
 

@@ -10,8 +10,10 @@ mod capabilities;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod job;
+pub mod limits;
 pub mod mutant;
 pub mod oracle;
+pub mod port;
 pub mod reference;
 pub mod saboteur;
 pub mod simulated;
@@ -39,6 +41,25 @@ pub enum Failure {
     /// It panicked.
     #[error("panic: {0}")]
     Panic(String),
+    /// A port failed.
+    #[error("{what}")]
+    Port {
+        /// How.
+        what: String,
+        /// The last lines it wrote on standard error since it was asked.
+        stderr: Vec<String>,
+    },
+}
+
+impl Failure {
+    /// What a port wrote on standard error; nothing where that is not known.
+    #[must_use]
+    pub fn stderr(&self) -> &[String] {
+        match self {
+            Self::Port { stderr, .. } => stderr,
+            _ => &[],
+        }
+    }
 }
 
 impl From<hisa_ref::Error> for Failure {
@@ -51,6 +72,11 @@ impl From<hisa_ref::Error> for Failure {
 pub trait Backend: Send {
     /// The word the command line and reports use.
     fn name(&self) -> &str;
+
+    /// What it is called where there is little room.
+    fn label(&self) -> &str {
+        self.name()
+    }
 
     /// What it can do.
     fn capabilities(&self) -> &Capabilities;
@@ -119,11 +145,23 @@ pub const GPU_NAMES: [(&str, &str); 2] = [
 ];
 
 /// The backend of that name: one of [`NAMES`] or [`GPU_NAMES`], `mutant:` and a name of
-/// [`mutant::MUTANTS`], or `cuda-fault:` and the name of a fault planted in a kernel.
+/// [`mutant::MUTANTS`], `cuda-fault:` and the name of a fault planted in a kernel, or `port:` and
+/// the command of a port, which is started.
 ///
 /// # Errors
 /// [`BackendError`].
 pub fn by_name(name: &str) -> Result<Box<dyn Backend>, BackendError> {
+    open(name, &port::Setup::default())
+}
+
+/// As [`by_name`]; a port is run as `setup` says.
+///
+/// # Errors
+/// [`BackendError`].
+pub fn open(name: &str, setup: &port::Setup) -> Result<Box<dyn Backend>, BackendError> {
+    if let Some(command) = port::command(name) {
+        return Ok(Box::new(port::Port::start(command, setup)?));
+    }
     if name == "cuda" || name.starts_with("cuda:") || name.starts_with("cuda-fault:") {
         return on_gpu(name);
     }

@@ -48,6 +48,9 @@ pub struct Detail {
     pub more: u64,
     /// The cause, in a sentence, where it can be told.
     pub cause: Option<String>,
+    /// The last lines a port wrote on standard error, where it failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stderr: Vec<String>,
 }
 
 /// Kinds of checks, in the order in which a job is judged.

@@ -25,6 +25,7 @@ pub(super) fn runs(trial: &mut Trial<'_>, op: Op) -> Verdict {
             at: "the call".to_owned(),
             expected: "a result".to_owned(),
             got: failure.to_string(),
+            stderr: failure.stderr().to_vec(),
             ..Detail::default()
         })),
     }
@@ -121,8 +122,15 @@ fn verdict_of_change(change: Option<Change>, before: &str, after: &str) -> Verdi
     }))
 }
 
+/// Nothing can be said of memory that is not seen.
+const OWN_MEMORY: &str = "the memory it works in is its own";
+
 pub(super) fn guard(trial: &mut Trial<'_>, op: Op) -> Verdict {
+    let own_memory = trial.capabilities().own_memory;
     let outputs = some!(trial.outputs(op));
+    if own_memory {
+        return Verdict::Skip(OWN_MEMORY.to_owned());
+    }
     let damaged = outputs
         .iter()
         .find_map(|(name, buffer)| Some((name, buffer.damaged_guard()?)));
@@ -142,7 +150,12 @@ pub(super) fn guard(trial: &mut Trial<'_>, op: Op) -> Verdict {
 }
 
 pub(super) fn inputs(trial: &mut Trial<'_>, op: Op) -> Verdict {
-    let Some((name, at)) = some!(trial.first(op)).changed_input else {
+    let own_memory = trial.capabilities().own_memory;
+    let changed = some!(trial.first(op)).changed_input;
+    if own_memory {
+        return Verdict::Skip(OWN_MEMORY.to_owned());
+    }
+    let Some((name, at)) = changed else {
         return Verdict::Pass;
     };
     Verdict::Fail(Box::new(Detail {

@@ -1,7 +1,7 @@
 //! What `run` and `fuzz` share: options of the run engine, the progress bar, the verdict.
 
-use super::{CliError, Outcome, note, print};
-use crate::backend;
+use super::{CliError, note, print};
+use crate::backend::port;
 use crate::check::CHECKS;
 use crate::effort::{DEFAULT_SEED, FINDINGS_MAX};
 use crate::expect;
@@ -13,6 +13,7 @@ use crate::runner::{
 };
 use crate::selftest;
 use crate::summary::Finding;
+use crate::worker::About;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
@@ -68,12 +69,19 @@ pub struct ReportArgs {
     pub html: Option<PathBuf>,
 }
 
-/// Backend, jobs and time limit.
+/// Backend, jobs and time limits.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct TrialArgs {
     /// Backend on trial.
-    #[arg(long, default_value = "reference")]
+    #[arg(long, default_value = "reference", conflicts_with = "port")]
     pub backend: String,
+    /// Command of a port on trial, a program that speaks docs/PROTOCOL.md; `run` and `fuzz` take
+    /// several and compare them.
+    #[arg(long, value_name = "COMMAND")]
+    pub port: Vec<String>,
+    /// Seconds a port may take to start.
+    #[arg(long, value_name = "T", value_parser = seconds, default_value = "120")]
+    pub start_limit: Duration,
     /// Judge only this stage or indexer; may be given several times.
     #[arg(long, value_name = "OP", value_parser = op)]
     pub stage: Vec<Op>,
@@ -115,6 +123,17 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     number
         .and_then(|number| Duration::try_from_secs_f64(number).ok())
         .ok_or_else(|| format!("a number from 0.001 to {YEAR}"))
+}
+
+impl TrialArgs {
+    /// Name of the backend; of the first port where there are several.
+    #[must_use]
+    pub fn backend_name(&self) -> String {
+        match self.port.first() {
+            Some(command) => format!("{}{command}", port::PREFIX),
+            None => self.backend.clone(),
+        }
+    }
 }
 
 impl ReportArgs {
@@ -168,6 +187,7 @@ impl EngineArgs {
             shard: self.shard.unwrap_or(Shard::WHOLE),
             jobs: self.jobs,
             time_limit: self.trial.time_limit,
+            start_limit: self.trial.start_limit,
             state: self.state.clone(),
             ..plan
         })
@@ -213,6 +233,7 @@ impl Observer for Screen {
 pub(super) const SELF_TEST_LIMIT: Duration = Duration::from_secs(600);
 
 /// What a run is called in its report.
+#[derive(Debug, Clone)]
 pub(super) struct Title {
     /// How much was done.
     pub(super) effort: String,
@@ -232,7 +253,7 @@ pub(super) fn carry_out(
     plan: &Plan,
     title: &Title,
     args: &ReportArgs,
-) -> Result<Outcome, CliError> {
+) -> Result<report::Report, CliError> {
     let begun = Instant::now();
     let mut screen = Screen {
         bar: bar(title.extent),
@@ -265,11 +286,7 @@ pub(super) fn carry_out(
     let mut options = TextOptions::for_stdout(FINDINGS_MAX);
     options.all_faults = title.all_faults;
     args.write(&report, &options)?;
-    Ok(if report.clean {
-        Outcome::Clean
-    } else {
-        Outcome::Findings
-    })
+    Ok(report)
 }
 
 fn bar(extent: Option<u64>) -> ProgressBar {
@@ -307,20 +324,19 @@ fn info(plan: &Plan, title: &Title, outcome: &RunOutcome) -> RunInfo {
         shard: (of > 1).then(|| format!("{index}/{of}")),
         jobs: plan.workers(),
         stopped: outcome.stopped.clone(),
-        ..info_of(&plan.backend)
+        ..info_of(&plan.backend, &outcome.about)
     }
 }
 
 /// What a report says of a backend on trial now.
-pub(super) fn info_of(backend: &str) -> RunInfo {
-    let declared = backend::by_name(backend);
-    let arithmetic = declared
-        .ok()
-        .map(|declared| declared.capabilities().arithmetic());
+pub(super) fn info_of(backend: &str, about: &About) -> RunInfo {
+    let port = port::command(backend).map(|command| vec!["--port".to_owned(), command.to_owned()]);
     RunInfo {
         backend: backend.to_owned(),
-        basis: backend::basis_of(backend).name().to_owned(),
-        arithmetic: arithmetic.unwrap_or_default(),
+        backend_args: port.unwrap_or_default(),
+        label: about.label.clone(),
+        basis: about.basis.clone(),
+        arithmetic: about.arithmetic.clone(),
         date: now(),
         ..RunInfo::default()
     }

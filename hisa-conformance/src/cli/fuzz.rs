@@ -1,6 +1,7 @@
 //! `hisa fuzz`: random cases, by number or by the clock.
 
-use super::engine::{EngineArgs, Title, carry_out, seconds};
+use super::engine::{EngineArgs, Title, seconds};
+use super::ports::carry_out_all;
 use super::{CliError, Outcome};
 use crate::effort::Effort;
 use crate::runner::{ENDLESS, Plan, Suite};
@@ -35,7 +36,7 @@ pub fn run(args: &FuzzArgs) -> Result<Outcome, CliError> {
         suite: Suite::Random,
         cases: Some(args.cases.unwrap_or(ENDLESS)),
         duration: args.minutes,
-        ..Plan::new(&args.engine.trial.backend, Effort::default())
+        ..Plan::new(&args.engine.trial.backend_name(), Effort::default())
     };
     let plan = args.engine.apply(plan)?;
     let effort = match args.minutes {
@@ -48,5 +49,5 @@ pub fn run(args: &FuzzArgs) -> Result<Outcome, CliError> {
         self_test: false,
         all_faults: false,
     };
-    carry_out(&plan, &title, &args.engine.report)
+    carry_out_all(&plan, &title, &args.engine)
 }

@@ -3,17 +3,20 @@
 //! Findings go to stdout; everything else, errors and notes, to stderr. Exit status: 0 clean,
 //! 1 findings, 2 could not run.
 
+mod ask;
 pub mod bench;
 pub mod check;
 pub mod engine;
 pub mod eval;
 pub mod fuzz;
 pub mod list;
+mod ports;
 pub mod replay;
 pub mod run;
 pub mod selftest;
 pub mod worker;
 
+use crate::backend::{BackendError, port};
 use crate::case::CaseError;
 use crate::dump::write::remove_unfinished;
 use crate::dump::{DumpError, Indexer, Options};
@@ -156,6 +159,12 @@ pub enum CliError {
     /// A report that cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// Arguments that do not go together.
+    #[error("{0}")]
+    Usage(String),
+    /// A port that cannot be used.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
     /// There is nothing to replay.
     #[error(transparent)]
     Subject(#[from] SubjectError),
@@ -187,7 +196,9 @@ const HELP_FOR_NO_COMMAND: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOr
 pub fn main() -> ExitCode {
     // An interrupted write or run leaves nothing behind; workers end when their input closes.
     // 130 is what shells report for it.
+    port::tree::adopt();
     let _ = ctrlc::set_handler(|| {
+        port::interrupt();
         remove_unfinished();
         journal::remove_unfinished();
         std::process::exit(130);
@@ -309,6 +320,9 @@ mod tests {
     fn bad_usage_exits_with_2() {
         for words in [
             "hisa eval --input x",
+            "hisa run --port x --backend oracle",
+            "hisa check --input x",
+            "hisa check --input x --got y --port z",
             "hisa eval --input x --out y --block-size -1",
             "hisa eval --input x --out y --rank f16",
             "hisa eval --input x --out y --indexer flat",

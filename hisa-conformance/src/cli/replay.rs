@@ -5,9 +5,9 @@ use super::{CliError, Outcome, note, print};
 use crate::effort::FINDINGS_MAX;
 use crate::report::text::{self, TextOptions};
 use crate::report::{Report, RunInfo};
-use crate::runner::{Judge, Launcher, RunError};
+use crate::runner::{Judge, Launcher, RunError, exchange_folder};
 use crate::subject::Subject;
-use crate::worker::Config;
+use crate::worker::{About, Config};
 use clap::Args;
 use std::time::Instant;
 
@@ -40,7 +40,14 @@ pub fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
     if ops.is_empty() {
         return Err(RunError::NoOps.into());
     }
-    let config = Config::new(&trial.backend, &ops, FINDINGS_MAX);
+    if trial.port.len() > 1 {
+        let why = "replay takes one --port".to_owned();
+        return Err(CliError::Usage(why));
+    }
+    let backend = trial.backend_name();
+    let mut config = Config::new(&backend, &ops, FINDINGS_MAX);
+    (config.port.time_limit, config.port.start_limit) = (trial.time_limit, trial.start_limit);
+    let _exchange = exchange_folder(&mut config)?;
     let mut judge = Judge::new(Launcher::new(None, trial.time_limit)?, &config);
     let mut summary = judge.summary(&subject)?;
     let mut finisher = args.report.finisher();
@@ -58,7 +65,7 @@ pub fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
         seed: "in the address".to_owned(),
         elapsed: begun.elapsed().as_secs_f64(),
         jobs: 1,
-        ..info_of(&trial.backend)
+        ..info_of(&backend, judge.about().unwrap_or(&About::default()))
     };
     let mut report = Report::new(run, &ops, summary, Vec::new(), None);
     // One case need not exercise every check.

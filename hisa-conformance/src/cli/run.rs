@@ -1,6 +1,7 @@
 //! `hisa run`: generated cases through every check.
 
-use super::engine::{EngineArgs, Title, carry_out};
+use super::engine::{EngineArgs, Title};
+use super::ports::carry_out_all;
 use super::{CliError, Outcome};
 use crate::effort::Effort;
 use crate::runner::{ENDLESS, Plan};
@@ -34,7 +35,7 @@ pub struct RunArgs {
 pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
     let plan = Plan {
         cases: args.cases,
-        ..Plan::new(&args.engine.trial.backend, args.effort)
+        ..Plan::new(&args.engine.trial.backend_name(), args.effort)
     };
     let plan = args.engine.apply(plan)?;
     let title = Title {
@@ -43,5 +44,5 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
         self_test: !args.no_self_test,
         all_faults: args.self_test,
     };
-    carry_out(&plan, &title, &args.engine.report)
+    carry_out_all(&plan, &title, &args.engine)
 }

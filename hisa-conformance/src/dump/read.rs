@@ -51,16 +51,21 @@ impl TensorFile<File> {
     /// # Errors
     /// [`DumpError::Io`], [`DumpError::NotAFile`], [`DumpError::Header`].
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_as(path, path)
+    }
+
+    /// The same for a file that messages call `name`.
+    pub(crate) fn open_as(path: &Path, name: &Path) -> Result<Self> {
         // Looked at before opening: opening a pipe would wait for a writer.
-        let found = std::fs::metadata(path).map_err(DumpError::io(path, "open"))?;
+        let found = std::fs::metadata(path).map_err(DumpError::io(name, "open"))?;
         if !found.is_file() {
             return Err(DumpError::NotAFile {
-                file: path.to_owned(),
+                file: name.to_owned(),
             });
         }
-        let file = File::open(path).map_err(DumpError::io(path, "open"))?;
-        let bytes = file.metadata().map_err(DumpError::io(path, "open"))?.len();
-        Self::new(path, file, bytes)
+        let file = File::open(path).map_err(DumpError::io(name, "open"))?;
+        let bytes = file.metadata().map_err(DumpError::io(name, "open"))?.len();
+        Self::new(name, file, bytes)
     }
 }
 
@@ -309,7 +314,18 @@ impl<R: Read + Seek> TensorFile<R> {
         Ok((self.array(name, shape, values, expected)?, wide))
     }
 
-    fn refused(&self, name: &str, data: &Data<'_>, accepted: &'static [Dtype]) -> DumpError {
+    /// Wide ids as int32.
+    pub(crate) fn narrowed(&self, name: &str, wide: &[i64]) -> Result<Data<'static>> {
+        let narrow = narrowed(wide).map_err(|problem| self.wrong(name, problem))?;
+        Ok(Data::I32(Cow::Owned(narrow)))
+    }
+
+    pub(crate) fn refused(
+        &self,
+        name: &str,
+        data: &Data<'_>,
+        accepted: &'static [Dtype],
+    ) -> DumpError {
         self.wrong(
             name,
             TensorError::Dtype {

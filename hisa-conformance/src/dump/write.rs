@@ -39,6 +39,27 @@ pub fn write_atomic(
     replace(path, |out| write_parts(out, &header, tensors))
 }
 
+/// Writes the bytes of [`write_atomic`] to a new file, with nothing done for the case that the
+/// machine stops: for files that one process hands to another.
+///
+/// # Errors
+/// As [`write_atomic`]; a file that is there already is refused.
+pub fn write_plain(
+    path: &Path,
+    tensors: &Tensors<'_>,
+    metadata: &Metadata,
+) -> Result<(), DumpError> {
+    let header = encode_header(tensors, metadata).map_err(|problem| DumpError::Header {
+        file: path.to_owned(),
+        problem,
+    })?;
+    let failed = DumpError::io(path, "write");
+    let file = std::fs::File::create_new(path).map_err(&failed)?;
+    let mut out = BufWriter::with_capacity(64 << 10, file);
+    let written = write_parts(&mut out, &header, tensors).and_then(|()| out.flush());
+    written.map_err(failed)
+}
+
 /// The bytes that [`write_atomic`] writes.
 ///
 /// # Errors

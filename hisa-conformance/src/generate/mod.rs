@@ -16,6 +16,7 @@ pub mod corpus;
 pub mod deepseek;
 pub mod edge;
 pub mod exhaustive;
+pub mod fit;
 pub mod programmed;
 pub mod ragged;
 pub mod strategies;

@@ -74,6 +74,20 @@ pub fn matrix(report: &Report) -> Vec<(&'static str, [State; Group::ALL.len()])>
     Op::ALL.into_iter().map(row).collect()
 }
 
+/// One row per job, in the order of [`Op::ALL`]: what all kinds of checks together came to. A kind
+/// that is skipped altogether says nothing beside one that is not.
+#[must_use]
+pub fn overall(report: &Report) -> Vec<(&'static str, State)> {
+    let rows = matrix(report).into_iter();
+    rows.map(|(name, states)| {
+        let judged = states.into_iter().filter(|state| *state != State::Skip);
+        let judged = judged.reduce(join).filter(|state| *state != State::None);
+        let skipped = states.contains(&State::Skip).then_some(State::Skip);
+        (name, judged.or(skipped).unwrap_or(State::None))
+    })
+    .collect()
+}
+
 fn cell(report: &Report, op: Op, group: Group) -> State {
     let of_cell = |(check, info): (usize, &super::CheckInfo)| {
         (info.job == op.name() && info.group == group).then(|| state(report, check))

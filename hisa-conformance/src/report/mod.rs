@@ -7,6 +7,7 @@
 //! A [`Report`] holds all that the four writers show, and names its own checks, so that one made
 //! by another version still reads right.
 
+pub mod compare;
 pub mod float;
 pub mod html;
 pub mod json;
@@ -40,6 +41,9 @@ pub struct RunInfo {
     pub backend: String,
     /// Arguments that name the backend on a command line; `--backend NAME` where empty.
     pub backend_args: Vec<String>,
+    /// What the backend is called where there is little room.
+    #[serde(default)]
+    pub label: String,
     /// Name of the backend it is judged by.
     pub basis: String,
     /// The arithmetic the backend declares, in words.

@@ -31,7 +31,7 @@ impl TextOptions {
         }
     }
 
-    fn paint(self, state: State, text: &str) -> String {
+    pub(super) fn paint(self, state: State, text: &str) -> String {
         let style = match state {
             State::Fail(_) => AnsiColor::Red.on_default().bold(),
             State::Never | State::Known(_) => AnsiColor::Yellow.on_default(),

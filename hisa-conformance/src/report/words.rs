@@ -90,6 +90,8 @@ pub fn fields(report: &Report, finding: &Finding) -> Vec<(&'static str, String)>
     for (word, text) in optional {
         fields.extend(text.as_ref().map(|text| (word, plain(text))));
     }
+    let said = detail.stderr.iter();
+    fields.extend(said.map(|line| ("stderr", plain(line))));
     if !finding.flags.is_empty() {
         fields.push(("flags", plain(&finding.flags.join(" "))));
     }

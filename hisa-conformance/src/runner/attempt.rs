@@ -43,6 +43,7 @@ pub(super) fn answer(
     limit: Duration,
 ) -> Result<Result<Reply, RunError>, Lost> {
     child.ask(request);
+    let limit = child.allowed(limit);
     let (mut at, mut op) = (None, None);
     let own = if child.announces { START_LIMIT } else { limit };
     let (mut begun, mut allowed) = (Instant::now(), own);
@@ -63,13 +64,17 @@ pub(super) fn answer(
             }
             Ok(Reply::Ending(ending)) => child.ending = Some(ending),
             Ok(Reply::Refused(why)) => return Ok(Err(RunError::Refused { why })),
-            Ok(Reply::Ready) => {}
+            Ok(Reply::Ready(_)) => {}
             Ok(last) => return Ok(Ok(last)),
             Err(Loss::Hung(_)) => {
                 let loss = Loss::Hung(allowed);
                 return Err(Lost { loss, at, op });
             }
-            Err(loss) => return Err(Lost { loss, at, op }),
+            Err(loss) => {
+                let why = child.ending.take().map(|ending| Loss::Broke(ending.why));
+                let loss = why.unwrap_or(loss);
+                return Err(Lost { loss, at, op });
+            }
         }
     }
 }

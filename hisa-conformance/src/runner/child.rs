@@ -1,7 +1,9 @@
 //! One worker process, with a limit on how long it may be silent.
 
 use super::RunError;
-use crate::worker::protocol::{Config, Ending, Reply, Request, reply_in, send};
+use crate::backend::port;
+use crate::backend::port::tree::{self, Roots};
+use crate::worker::protocol::{About, Config, Ending, Reply, Request, reply_in, send};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -10,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long a worker may take to make its backend ready: drivers and compilers are slow.
 pub const START_LIMIT: Duration = Duration::from_secs(300);
+/// How much longer than its port a worker may take, to end or to answer.
+const PORT_GRACE: Duration = Duration::from_secs(5);
 /// How long a worker may take to end once its input is closed.
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// Replies kept for a parent that is busy.
@@ -56,7 +60,10 @@ impl Launcher {
         let mut command = Command::new(&self.program);
         command.arg("worker");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().map_err(failed)?;
+        let is_port = port::command(&config.backend).is_some();
+        let mark = is_port.then(tree::mark);
+        command.envs(mark.iter().map(|mark| (tree::WORKER, mark)));
+        let mut process = tree::spawn_worker(&mut command).map_err(failed)?;
         let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
         let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
             return Err(failed(io::Error::other("no pipes")));
@@ -67,11 +74,17 @@ impl Launcher {
             replies: listen(stdout),
             announces: config.announce,
             ending: None,
+            about: About::default(),
+            exchange: config.port.folder.clone(),
+            mark,
         };
         // A worker that is gone already shows in the missing reply.
         let _ = child.tell(config);
-        match child.next(START_LIMIT) {
-            Ok(Reply::Ready) => Ok(child),
+        match child.next(START_LIMIT.max(config.port.start_limit.saturating_add(PORT_GRACE))) {
+            Ok(Reply::Ready(about)) => {
+                child.about = about;
+                Ok(child)
+            }
             Ok(Reply::Refused(why)) => Err(RunError::Refused { why }),
             Ok(_) => Err(RunError::Start {
                 how: "answered out of turn".to_owned(),
@@ -107,6 +120,8 @@ pub enum Loss {
         /// Whether by the one signal that nothing inside a process causes.
         killed: bool,
     },
+    /// Its backend broke, in these words, while jobs ran together.
+    Broke(String),
     /// It was silent for longer than a case may take.
     Hung(Duration),
 }
@@ -115,6 +130,7 @@ impl std::fmt::Display for Loss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Died { how, .. } => write!(f, "the process ended: {how}"),
+            Self::Broke(why) => f.write_str(why),
             Self::Hung(limit) => write!(f, "no end within {limit:?}"),
         }
     }
@@ -131,6 +147,12 @@ pub struct Child {
     pub(super) announces: bool,
     /// Why it has ended with its last answer, where it has.
     pub(super) ending: Option<Ending>,
+    /// What its backend said of itself.
+    pub(super) about: About,
+    /// What marks it and all that its port starts.
+    mark: Option<String>,
+    /// The folder of the run for exchange files.
+    exchange: Option<PathBuf>,
 }
 
 impl Child {
@@ -177,7 +199,11 @@ impl Child {
     fn ended(&mut self) -> Option<ExitStatus> {
         self.stdin = None;
         let begun = Instant::now();
-        while begun.elapsed() < END_LIMIT {
+        let limit = match self.mark {
+            Some(_) => END_LIMIT + PORT_GRACE,
+            None => END_LIMIT,
+        };
+        while begun.elapsed() < limit {
             match self.process.try_wait() {
                 Ok(None) => std::thread::sleep(Duration::from_millis(2)),
                 Ok(status) => return status,
@@ -190,7 +216,29 @@ impl Child {
     fn end(&mut self) {
         self.stdin = None;
         let _ = self.process.kill();
+        self.clean();
+    }
+
+    /// Waits for a worker that has ended or been killed, and removes what its port left behind.
+    fn clean(&mut self) {
         let _ = self.process.wait();
+        tree::forget_worker(self.process.id());
+        let Some(mark) = self.mark.take() else { return };
+        tree::end(Roots {
+            leader: None,
+            mark: (tree::WORKER, &mark),
+        });
+        if let Some(run) = &self.exchange {
+            let _ = std::fs::remove_dir_all(run.join(mark));
+        }
+    }
+
+    /// How long a case or job may take that has `limit`: a port is to notice first.
+    pub(super) fn allowed(&self, limit: Duration) -> Duration {
+        match self.mark {
+            Some(_) => limit.saturating_add(PORT_GRACE),
+            None => limit,
+        }
     }
 }
 
@@ -207,8 +255,9 @@ fn is_killed(_: ExitStatus) -> bool {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.ended().is_none() {
-            self.end();
+        match self.ended() {
+            Some(_) => self.clean(),
+            None => self.end(),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::op::Op;
 use crate::subject::Subject;
 use crate::summary::{Source, Summary};
 use crate::worker::judge::Explained;
-use crate::worker::protocol::{Config, Reply, Request};
+use crate::worker::protocol::{About, Config, Reply, Request};
 
 /// What a worker is asked about a subject.
 fn request(subject: &Subject) -> Request {
@@ -38,6 +38,8 @@ pub struct Judge {
     launcher: Launcher,
     config: Config,
     child: Option<Child>,
+    /// What the backend last said of itself.
+    about: Option<About>,
 }
 
 impl Judge {
@@ -49,12 +51,28 @@ impl Judge {
             // The job in flight is then known without a second run.
             config: config.announcing(),
             child: None,
+            about: None,
         }
     }
 
     /// Judges the next subject in a new worker, as a replay does.
     pub fn renew(&mut self) {
         self.child = None;
+    }
+
+    /// What the backend says of itself; `None` as long as no worker was needed.
+    #[must_use]
+    pub const fn about(&self) -> Option<&About> {
+        self.about.as_ref()
+    }
+
+    fn child(&mut self) -> Result<Child, RunError> {
+        let child = match self.child.take() {
+            Some(child) => child,
+            None => self.launcher.start(&self.config)?,
+        };
+        self.about.get_or_insert_with(|| child.about.clone());
+        Ok(child)
     }
 
     /// How long a job may take.
@@ -80,10 +98,7 @@ impl Judge {
     /// [`RunError::Refused`] for a subject that cannot be run, [`RunError::Program`] and
     /// [`RunError::Start`].
     pub fn summary(&mut self, subject: &Subject) -> Result<Summary, RunError> {
-        let mut child = match self.child.take() {
-            Some(child) => child,
-            None => self.launcher.start(&self.config)?,
-        };
+        let mut child = self.child()?;
         match attempt(&mut child, &request(subject), self.launcher.time_limit) {
             Ok(answer) => {
                 self.keep(child);
@@ -105,10 +120,7 @@ impl Judge {
     /// # Errors
     /// As [`Self::summary`].
     pub fn explain(&mut self, subject: &Subject, check: usize) -> Result<Explained, RunError> {
-        let mut child = match self.child.take() {
-            Some(child) => child,
-            None => self.launcher.start(&self.config)?,
-        };
+        let mut child = self.child()?;
         let request = Request::Explain(Box::new(request(subject)), check);
         match answer(&mut child, &request, self.launcher.time_limit) {
             Ok(answer) => {

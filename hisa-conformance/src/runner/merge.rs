@@ -3,6 +3,7 @@
 use super::supervisor::{Answer, CRASHES_MAX, Piece};
 use super::{Observer, Plan, RunError, RunOutcome};
 use crate::summary::Summary;
+use crate::worker::About;
 use std::collections::BTreeMap;
 
 /// Puts answers in order.
@@ -85,6 +86,7 @@ impl<'a> Merger<'a> {
                 promised,
                 stopped: failed.map(|error| error.to_string()).or(self.stopped),
                 deaths: self.deaths,
+                about: About::default(),
             }),
         }
     }

@@ -27,16 +27,17 @@ pub use judge::Judge;
 pub use plan::{ENDLESS, JOBS_MAX, Mode, Plan, SHARDS_MAX, Shard, Suite, TIME_LIMIT};
 pub use supervisor::CRASHES_MAX;
 
+use crate::backend::port::{self, ExchangeFolder};
 use crate::op::Op;
 use crate::report::SelfTestRow;
 use crate::summary::{Finding, Summary};
-use crate::worker::{Batch, Config, Reply, Request, Worker};
+use crate::worker::{About, Batch, Config, Reply, Request, Worker};
 use journal::RunFolder;
 use merge::Merger;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 use supervisor::{Answer, Supervisor};
 
@@ -89,6 +90,8 @@ pub struct RunOutcome {
     pub stopped: Option<String>,
     /// Workers that were lost.
     pub deaths: u64,
+    /// What the backend says of itself.
+    pub about: About,
 }
 
 impl RunOutcome {
@@ -126,14 +129,16 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunOutcome, RunEr
         return Err(RunError::NoOps);
     }
     let launcher = Launcher::new(plan.program.as_deref(), plan.time_limit)?;
-    let config = plan.config();
+    let mut config = plan.config();
+    let _exchange = exchange_folder(&mut config)?;
+    let about = OnceLock::new();
     let folder = RunFolder::new(plan.state.as_deref())?;
     let queue = Queue::new(plan);
     let (sender, answers) = channel();
     let mut merger = Merger::new(plan);
     std::thread::scope(|scope| {
         for index in 0..plan.workers() {
-            let supervisor = Supervisor::new(&launcher, &config, folder.journal(index));
+            let supervisor = Supervisor::new(&launcher, &config, folder.journal(index), &about);
             let (queue, sender) = (&queue, sender.clone());
             scope.spawn(move || work(supervisor, queue, &sender));
         }
@@ -146,6 +151,7 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunOutcome, RunEr
         }
     });
     let mut outcome = merger.finish(queue.promised(plan))?;
+    outcome.about = about.into_inner().unwrap_or_default();
     if outcome.deaths > 0 {
         let path = folder.keep();
         observer.note(&format!(
@@ -155,6 +161,20 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunOutcome, RunEr
     }
     finish_findings(&mut outcome, &mut Judge::new(launcher, &config), observer)?;
     Ok(outcome)
+}
+
+/// The folder for exchange files of a run on a port, and its path in the configuration.
+///
+/// # Errors
+/// [`RunError::State`] where it cannot be made.
+pub fn exchange_folder(config: &mut Config) -> Result<Option<ExchangeFolder>, RunError> {
+    if port::command(&config.backend).is_none() {
+        return Ok(None);
+    }
+    let made = ExchangeFolder::new();
+    let folder = made.map_err(|(path, source)| RunError::State { path, source })?;
+    config.port.folder = Some(folder.path().to_owned());
+    Ok(Some(folder))
 }
 
 /// What happens to every finding that is kept, in the order of the cases, before it is reported.
@@ -205,6 +225,7 @@ pub fn run_here(plan: &Plan) -> Result<RunOutcome, RunError> {
         promised: queue.promised(plan),
         stopped: None,
         deaths: 0,
+        about: worker.about().clone(),
     })
 }
 

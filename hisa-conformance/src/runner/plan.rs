@@ -1,6 +1,7 @@
 //! What a run is to do, cut into batches.
 
 use crate::backend;
+use crate::backend::port::{self, Setup};
 use crate::effort::{DEFAULT_SEED, Effort, FINDINGS_MAX};
 use crate::expect::Expectation;
 use crate::generate::by_name;
@@ -106,6 +107,8 @@ pub struct Plan {
     pub jobs: Option<usize>,
     /// How long a case may take.
     pub time_limit: Duration,
+    /// How long a port may take to say hello.
+    pub start_limit: Duration,
     /// After how long no further batch begins.
     pub duration: Option<Duration>,
     /// Most findings kept with their details; all are counted.
@@ -134,6 +137,7 @@ impl Plan {
             shard: Shard::WHOLE,
             jobs: None,
             time_limit: TIME_LIMIT,
+            start_limit: port::START_LIMIT,
             duration: None,
             findings_max: FINDINGS_MAX,
             batch_max: u64::MAX,
@@ -147,6 +151,11 @@ impl Plan {
     pub fn config(&self) -> Config {
         Config {
             expectations: self.expectations.clone(),
+            port: Setup {
+                time_limit: self.time_limit,
+                start_limit: self.start_limit,
+                folder: None,
+            },
             ..Config::new(&self.backend, &self.ops, self.findings_max)
         }
     }

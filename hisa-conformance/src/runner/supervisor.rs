@@ -4,12 +4,15 @@ use super::RunError;
 use super::attempt::{Lost, add_charge, attempt, charge, charged};
 use super::child::{Child, Launcher, Loss};
 use super::journal::Journal;
+use crate::backend::limits::Limits;
 use crate::flags::Flags;
+use crate::generate::fit::fitted;
 use crate::op::Op;
 use crate::problem::Problem;
 use crate::summary::{Source, Summary};
-use crate::worker::protocol::{Batch, Config, Ending, Request};
+use crate::worker::protocol::{About, Batch, Config, Ending, Request};
 use crate::worker::{Generators, WorkerError, flags_of, judge};
+use std::sync::OnceLock;
 
 /// Charged cases after which a run stops: a backend that dies everywhere proves nothing more.
 pub const CRASHES_MAX: u64 = 20;
@@ -53,16 +56,24 @@ pub(super) struct Supervisor<'a> {
     journal: Journal,
     generators: Generators,
     child: Option<Child>,
+    /// What the backend says of itself.
+    about: &'a OnceLock<About>,
 }
 
 impl<'a> Supervisor<'a> {
-    pub(super) fn new(launcher: &'a Launcher, config: &'a Config, journal: Journal) -> Self {
+    pub(super) fn new(
+        launcher: &'a Launcher,
+        config: &'a Config,
+        journal: Journal,
+        about: &'a OnceLock<About>,
+    ) -> Self {
         Self {
             launcher,
             config,
             journal,
             generators: Generators::default(),
             child: None,
+            about,
         }
     }
 
@@ -72,6 +83,8 @@ impl<'a> Supervisor<'a> {
         batch: Batch,
         stop: &dyn Fn() -> bool,
     ) -> Result<Answer, RunError> {
+        let child = self.get_ready()?;
+        self.child = Some(child);
         self.record(&batch)?;
         let mut answer = Answer::default();
         let mut idle = 0;
@@ -118,11 +131,26 @@ impl<'a> Supervisor<'a> {
         Ok(answer)
     }
 
-    fn cases(&mut self, cases: &Batch) -> Result<Result<Done, Lost>, RunError> {
-        let mut child = match self.child.take() {
+    /// Has a worker ready, whose backend has said what it takes.
+    fn get_ready(&mut self) -> Result<Child, RunError> {
+        let child = match self.child.take() {
             Some(child) => child,
             None => self.launcher.start(self.config)?,
         };
+        self.about.get_or_init(|| child.about.clone());
+        Ok(child)
+    }
+
+    /// The limits of the backend, once a worker has been ready.
+    fn limits(&self) -> Limits {
+        self.about
+            .get()
+            .map(|about| about.limits.clone())
+            .unwrap_or_default()
+    }
+
+    fn cases(&mut self, cases: &Batch) -> Result<Result<Done, Lost>, RunError> {
+        let mut child = self.get_ready()?;
         let request = Request::Batch(cases.clone());
         match attempt(&mut child, &request, self.launcher.time_limit) {
             Ok(answer) => {
@@ -170,7 +198,7 @@ impl<'a> Supervisor<'a> {
                 answer.notes.push(note);
                 // A signal from outside and a machine that stood still say nothing about the
                 // backend; any other end of its process does.
-                let charged = matches!(first, Loss::Died { killed: false, .. });
+                let charged = matches!(first, Loss::Broke(_) | Loss::Died { killed: false, .. });
                 if charged {
                     let cause = "it died once and not again; the job it ran is not known";
                     let detail = charge(first, Some(cause));
@@ -188,8 +216,9 @@ impl<'a> Supervisor<'a> {
 
     /// Tells whether the charge, the last finding of the only case of a batch, is a known one.
     fn recognise(&mut self, case: &Batch, summary: &mut Summary) -> Result<(), RunError> {
+        let limits = self.limits();
         let generator = self.generators.of(case).map_err(refused)?;
-        let flags = generator.case(case.first).and_then(|generated| {
+        let flags = fitted(generator, case.first, &limits).and_then(|generated| {
             let problem = Problem::new(&generated.case).ok()?;
             Some(flags_of(&generated.case, &problem).union(generated.flags))
         });
@@ -202,9 +231,15 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
+    /// The first job on trial that the backend takes.
     fn first_op(&self) -> Op {
-        let first = self.config.ops.first().and_then(|name| Op::from_name(name));
-        first.unwrap_or(Op::Windows)
+        let taken = self.about.get().map_or(&[][..], |about| &about.ops);
+        let named = self.config.ops.iter();
+        let first = named.clone().find(|name| taken.contains(name));
+        let first = first.or(self.config.ops.first());
+        first
+            .and_then(|name| Op::from_name(name))
+            .unwrap_or(Op::Windows)
     }
 
     /// Source and address of the only case of a batch.
@@ -213,16 +248,19 @@ impl<'a> Supervisor<'a> {
             generator: case.generator.clone(),
             index: case.first,
         };
-        let generated = self.generators.of(case).map_err(refused)?.case(case.first);
+        let limits = self.limits();
+        let generator = self.generators.of(case).map_err(refused)?;
+        let generated = fitted(generator, case.first, &limits);
         let address = generated.map_or_else(String::new, |generated| generated.case.to_string());
         Ok((source, address))
     }
 
     /// Puts the batch on disk, so that a machine that dies of it tells what it ran.
     fn record(&mut self, batch: &Batch) -> Result<(), RunError> {
+        let limits = self.limits();
         let generator = self.generators.of(batch).map_err(refused)?;
         let cases = batch.indices().filter_map(|index| {
-            let generated = generator.case(index)?;
+            let generated = fitted(generator, index, &limits)?;
             Some((index, generated.case.to_string()))
         });
         self.journal.write(batch, cases)

@@ -14,6 +14,10 @@ impl<F: FnMut(Option<Op>) + Send> Backend for Announcing<F> {
         self.inner.name()
     }
 
+    fn label(&self) -> &str {
+        self.inner.label()
+    }
+
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
     }

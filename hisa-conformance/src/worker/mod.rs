@@ -8,13 +8,14 @@ pub mod judge;
 pub mod protocol;
 mod serve;
 
-pub use protocol::{Batch, Config, Ending, Reply, Request};
+pub use protocol::{About, Batch, Config, Ending, Reply, Request};
 pub use serve::{serve, serve_process};
 
 use crate::backend::{self, Backend, BackendError};
 use crate::case::{AddressError, Case, CaseError};
 use crate::dump::DumpError;
 use crate::flags::{self, Flags};
+use crate::generate::fit::fitted;
 use crate::generate::{Generator, by_name};
 use crate::op::Op;
 use crate::problem::Problem;
@@ -93,6 +94,7 @@ impl Generators {
 pub struct Worker {
     backend: Box<dyn Backend>,
     basis: Box<dyn Backend>,
+    about: About,
     terms: Terms,
     findings_max: usize,
     generators: Generators,
@@ -123,12 +125,13 @@ impl Worker {
         config: &Config,
         wrap: impl FnOnce(Box<dyn Backend>) -> Box<dyn Backend>,
     ) -> Result<Self, WorkerError> {
-        let backend = backend::by_name(&config.backend)?;
+        let backend = backend::open(&config.backend, &config.port)?;
         let op = |name: &String| {
             Op::from_name(name).ok_or_else(|| WorkerError::Op { name: name.clone() })
         };
         Ok(Self {
             basis: backend::basis_of(backend.name()),
+            about: About::of(backend.as_ref()),
             backend: wrap(backend),
             terms: Terms {
                 ops: config.ops.iter().map(op).collect::<Result<_, _>>()?,
@@ -139,6 +142,12 @@ impl Worker {
             generators: Generators::default(),
             done: 0,
         })
+    }
+
+    /// What there is to know of the backend.
+    #[must_use]
+    pub const fn about(&self) -> &About {
+        &self.about
     }
 
     /// Why the worker can do nothing more, and how far the last batch came; `None` as long as its
@@ -171,7 +180,7 @@ impl Worker {
         for (at, index) in (0..).zip(batch.indices()) {
             start(at);
             self.done = at + 1;
-            let Some(generated) = generator.case(index) else {
+            let Some(generated) = fitted(generator, index, &self.about.limits) else {
                 continue;
             };
             let Ok(problem) = Problem::new(&generated.case) else {

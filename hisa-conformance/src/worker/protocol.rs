@@ -5,6 +5,9 @@
 //! record separator of RFC 7464 and whatever stands before it in its line is not a reply.
 
 use super::judge::Explained;
+use crate::backend::limits::Limits;
+use crate::backend::port::Setup;
+use crate::backend::{Backend, basis_of};
 use crate::expect::Expectation;
 use crate::op::Op;
 use crate::report::SelfTestRow;
@@ -31,6 +34,9 @@ pub struct Config {
     pub findings_max: usize,
     /// Whether the worker says which job it is about to run.
     pub announce: bool,
+    /// How a port is run; of no meaning to other backends.
+    #[serde(default)]
+    pub port: Setup,
 }
 
 impl Config {
@@ -43,6 +49,7 @@ impl Config {
             expectations: Vec::new(),
             findings_max,
             announce: false,
+            port: Setup::default(),
         }
     }
 
@@ -120,12 +127,50 @@ pub struct Ending {
     pub why: String,
 }
 
+/// What there is to know of a backend once it is ready.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// What it is called where there is little room.
+    pub label: String,
+    /// Name of the backend it is judged by.
+    pub basis: String,
+    /// Names of the jobs it takes.
+    pub ops: Vec<String>,
+    /// The arithmetic it declares, in words.
+    pub arithmetic: String,
+    /// What generated cases are made to fit.
+    pub limits: Limits,
+}
+
+impl About {
+    /// What a backend says.
+    #[must_use]
+    pub fn of(backend: &dyn Backend) -> Self {
+        let capabilities = backend.capabilities();
+        let fits = capabilities.fits;
+        Self {
+            label: backend.label().to_owned(),
+            basis: basis_of(backend.name()).name().to_owned(),
+            ops: capabilities
+                .ops
+                .iter()
+                .map(|op| op.name().to_owned())
+                .collect(),
+            arithmetic: capabilities.arithmetic(),
+            limits: fits
+                .then(|| capabilities.limits.clone())
+                .unwrap_or_default(),
+        }
+    }
+}
+
 /// What a worker says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// The configuration is understood.
-    Ready,
+    /// The configuration is understood, and the backend ready.
+    Ready(About),
     /// The case at this position of the request is about to run.
     Start(u64),
     /// The backend is about to run this job.

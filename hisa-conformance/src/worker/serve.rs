@@ -4,6 +4,7 @@
 use super::Worker;
 use super::announce::Announcing;
 use super::protocol::{Config, Reply, Request, reply};
+use crate::backend::port;
 use crate::op::Op;
 use std::io::{self, BufRead, Write};
 use std::sync::mpsc::channel;
@@ -25,7 +26,7 @@ where
         Ok(worker) => worker,
         Err(why) => return reply(&mut out, &Reply::Refused(why)),
     };
-    reply(&mut out, &Reply::Ready)?;
+    reply(&mut out, &Reply::Ready(worker.about().clone()))?;
     for line in lines {
         let answer = match serde_json::from_str::<Request>(&line) {
             Ok(request) => {
@@ -42,13 +43,13 @@ where
             Ok(answer) => answer,
             Err(why) => Reply::Refused(why),
         };
-        if worker.in_doubt() {
-            // As if it had crashed: the case runs again, job by job, in a worker that tells.
-            break;
-        }
         let ending = worker.ending();
         if let Some(ending) = ending.clone() {
             reply(&mut out, &Reply::Ending(ending))?;
+        }
+        if worker.in_doubt() {
+            // As if it had crashed: the case runs again, job by job, in a worker that tells.
+            break;
         }
         reply(&mut out, &answer)?;
         if ending.is_some() {
@@ -111,6 +112,7 @@ pub fn serve_process() -> io::Result<()> {
                 return;
             }
         }
+        port::end_all();
         std::process::exit(0);
     });
     serve(lines, &Out)
@@ -153,7 +155,8 @@ mod tests {
         let config = Config::new("reference", &[Op::Windows, Op::Dsa], 5).announcing();
         let request = Request::Address(crate::case::Case::with_cu(&[0, 2, 5]).to_string());
         let replies = replies(&[json(&config), json(&request)]);
-        assert_eq!(replies[..2], [Reply::Ready, Reply::Start(0)]);
+        assert!(matches!(&replies[0], Reply::Ready(about) if about.arithmetic == "exact"));
+        assert_eq!(replies[1], Reply::Start(0));
         assert_eq!(replies[2], Reply::Op("windows".into()));
         let Some(Reply::Done(summary)) = replies.last() else {
             panic!("{replies:?}")

@@ -16,6 +16,7 @@ mod stage;
 mod staged;
 
 use super::{Backend, BackendError, Call, Capabilities, Failure, Job, Outputs};
+use crate::backend::limits::{Limits, Sizes};
 use crate::numerics::{BoundedScores, ModelScores, Numerics, Scores};
 use crate::op::Op;
 use faults::Fault;
@@ -161,8 +162,11 @@ fn capabilities(scoring: Scoring, arch: Arch) -> Capabilities {
             .into_iter()
             .filter(|&op| op != Op::Windows)
             .collect(),
-        heads_max: HEADS_MAX,
-        head_dim_max: HEAD_DIM_MAX,
+        limits: Limits {
+            heads: Sizes::Max(HEADS_MAX),
+            dims: Sizes::Max(HEAD_DIM_MAX),
+            ..Limits::default()
+        },
         numerics: declared(scoring, numerics::class(arch)),
         ..Capabilities::all()
     }

@@ -1,0 +1,3 @@
+"""Makes the adapters importable, wherever pytest is started."""
+
+import support  # noqa: F401
