@@ -76,11 +76,15 @@ fn wrong_files_are_findings() {
             (
                 "dtype",
                 "block_mask.runs",
-                "block_mask: dtype F64, expected one of F32",
+                "tensor \"block_mask\" is F64; accepted: F32",
             ),
             ("too-wide", "index_map.runs", "1099511627776"),
             ("nan", "block_mask.mask", "NaN"),
-            ("missing", "block_mask.runs", "block_mask: missing"),
+            (
+                "missing",
+                "block_mask.runs",
+                "tensor \"block_mask\" is missing",
+            ),
             ("shape", "block_mask.shape", "f32 ["),
             ("short", "block_mask.shape", "f32 ["),
         ],

@@ -136,9 +136,10 @@ impl Stand {
     }
 }
 
-/// The command of the port with a fault, which takes lists of this many cases.
+/// The command of the port with a fault, which takes lists of this many cases. Without `exec` the
+/// shell would hold the pipes as well.
 fn port(fault: &str, batch: usize) -> String {
-    format!("python3 '{PORT}' {fault} {batch}")
+    format!("exec python3 '{PORT}' {fault} {batch}")
 }
 
 fn names_in(folder: &Path) -> Vec<String> {
