@@ -5,9 +5,11 @@
 
 mod answers;
 mod commands;
+mod docs;
 mod ends;
 mod hello;
 mod limits;
+mod speed;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
