@@ -97,7 +97,11 @@ fn damaged_files_are_findings() {
     assert_struck(
         &[
             ("truncated", "block_mask.runs", "the output file"),
-            ("oversized", "block_mask.runs", "17179869184 bytes"),
+            (
+                "oversized",
+                "block_mask.runs",
+                "the file takes 1073741824 bytes, above the limit",
+            ),
             ("huge-tensor", "block_mask.runs", "the output file"),
             ("no-file", "block_mask.runs", "no output file was written"),
             ("folder", "block_mask.runs", "the output file"),
