@@ -7,6 +7,7 @@ use hisa_conformance::effort::Effort;
 use hisa_conformance::op::Op;
 use hisa_conformance::runner::{self, Nobody, Plan, RunOutcome};
 use hisa_conformance::summary::{Summary, Tally};
+use hisa_conformance::worker::About;
 use std::collections::BTreeSet;
 
 fn reference(effort: Effort) -> Plan {
@@ -95,6 +96,7 @@ fn a_check_that_no_case_exercised_makes_a_run_unclean() {
         promised: 1,
         stopped: None,
         deaths: 0,
+        about: About::default(),
     };
     assert!(report.is_clean());
     let idle = CHECKS.iter().position(|check| check.op == Op::Dsa).unwrap();

@@ -82,7 +82,7 @@ impl Launcher {
         let _ = child.tell(config);
         match child.next(START_LIMIT.max(config.port.start_limit.saturating_add(PORT_GRACE))) {
             Ok(Reply::Ready(about)) => {
-                child.about = about;
+                child.about = *about;
                 Ok(child)
             }
             Ok(Reply::Refused(why)) => Err(RunError::Refused { why }),

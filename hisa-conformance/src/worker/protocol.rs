@@ -148,7 +148,6 @@ impl About {
     #[must_use]
     pub fn of(backend: &dyn Backend) -> Self {
         let capabilities = backend.capabilities();
-        let fits = capabilities.fits;
         Self {
             label: backend.label().to_owned(),
             basis: basis_of(backend.name()).name().to_owned(),
@@ -158,9 +157,10 @@ impl About {
                 .map(|op| op.name().to_owned())
                 .collect(),
             arithmetic: capabilities.arithmetic(),
-            limits: fits
-                .then(|| capabilities.limits.clone())
-                .unwrap_or_default(),
+            limits: match capabilities.fits {
+                true => capabilities.limits.clone(),
+                false => Limits::default(),
+            },
         }
     }
 }
@@ -170,7 +170,7 @@ impl About {
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// The configuration is understood, and the backend ready.
-    Ready(About),
+    Ready(Box<About>),
     /// The case at this position of the request is about to run.
     Start(u64),
     /// The backend is about to run this job.

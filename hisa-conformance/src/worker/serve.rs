@@ -26,7 +26,7 @@ where
         Ok(worker) => worker,
         Err(why) => return reply(&mut out, &Reply::Refused(why)),
     };
-    reply(&mut out, &Reply::Ready(worker.about().clone()))?;
+    reply(&mut out, &Reply::Ready(Box::new(worker.about().clone())))?;
     for line in lines {
         let answer = match serde_json::from_str::<Request>(&line) {
             Ok(request) => {

@@ -76,11 +76,15 @@ fn wrong_files_are_findings() {
             (
                 "dtype",
                 "block_mask.runs",
-                "block_mask: dtype F64, expected one of F32",
+                "tensor \"block_mask\" is F64; accepted: F32",
             ),
             ("too-wide", "index_map.runs", "1099511627776"),
             ("nan", "block_mask.mask", "NaN"),
-            ("missing", "block_mask.runs", "block_mask: missing"),
+            (
+                "missing",
+                "block_mask.runs",
+                "tensor \"block_mask\" is missing",
+            ),
             ("shape", "block_mask.shape", "f32 ["),
             ("short", "block_mask.shape", "f32 ["),
         ],
@@ -93,7 +97,11 @@ fn damaged_files_are_findings() {
     assert_struck(
         &[
             ("truncated", "block_mask.runs", "the output file"),
-            ("oversized", "block_mask.runs", "17179869184 bytes"),
+            (
+                "oversized",
+                "block_mask.runs",
+                "the file takes 1073741824 bytes, above the limit",
+            ),
             ("huge-tensor", "block_mask.runs", "the output file"),
             ("no-file", "block_mask.runs", "no output file was written"),
             ("folder", "block_mask.runs", "the output file"),

@@ -21,7 +21,10 @@ fn a_finding_is_shrunk_through_the_port_and_replayed_by_its_line() {
         .find(|line| line.trim_start().starts_with("replay "))
         .unwrap();
     let line = line.trim_start().trim_start_matches("replay").trim();
-    assert!(line.starts_with("hisa replay --port 'python3 "), "{line}");
+    assert!(
+        line.starts_with("hisa replay --port 'exec python3 "),
+        "{line}"
+    );
     // The fault needs seven rows and one id from 1 on.
     assert!(
         line.contains("'hisa:M=7,N=2,H=1,D=1,B=1,m=1,K=1,"),
@@ -162,7 +165,7 @@ fn a_port_is_checked_on_a_dump() {
         "{said}"
     );
     assert!(
-        said.contains("not run: block_pool (block_pool is not offered)"),
+        said.contains("block_pool (block_pool is not offered), block_scores"),
         "{said}"
     );
     let output = check("wrong");

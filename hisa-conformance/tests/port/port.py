@@ -128,7 +128,7 @@ def spoil(made, case):
     if FAULT == "truncated":
         os.truncate(path, os.path.getsize(path) - 1)
     elif FAULT == "oversized":
-        os.truncate(path, 1 << 34)  # a hole, no disk
+        os.truncate(path, 1 << 30)  # a hole, no disk
     elif FAULT == "huge-tensor":
         text = b'{"%s":{"dtype":"%s","shape":[2000000000],"data_offsets":[0,8000000000]}}' % (
             name.encode(),

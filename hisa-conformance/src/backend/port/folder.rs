@@ -85,7 +85,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Self::InRun(path) = self {
-            let _ = std::fs::remove_dir_all(&path);
+            let _ = std::fs::remove_dir_all(path);
         }
     }
 }

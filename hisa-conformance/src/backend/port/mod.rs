@@ -32,7 +32,7 @@ use process::{Break, Process};
 use protocol::{Case, HELLO, Params, Status, fill_word, request};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What names of ports begin with; the command follows.
 pub const PREFIX: &str = "port:";
@@ -87,6 +87,8 @@ pub struct Port {
     hello: Hello,
     time_limit: Duration,
     process: Process,
+    /// How much longer this side waits for words on standard error that come after their reply.
+    patience: Duration,
     /// The number of the last request.
     last: u64,
     lost: Option<Lost>,
@@ -131,6 +133,7 @@ impl Port {
                 hello,
                 time_limit: setup.time_limit,
                 process,
+                patience: Duration::from_secs(2),
                 last: 0,
                 lost: None,
             }),
@@ -235,18 +238,19 @@ impl Port {
 
     /// What a status means, and the outputs where there are any.
     fn result(
-        &self,
+        &mut self,
         status: Status,
         path: &Path,
         op: Op,
         out: &mut Outputs,
         since: u64,
     ) -> Result<(), Failure> {
-        let failed = |what: String| {
+        let mut failed = |what: String| {
             // Its words are in another pipe than its answer.
-            self.process
-                .said()
-                .wait_more(since, Duration::from_millis(2));
+            let begun = Instant::now();
+            let limit = self.patience.min(Duration::from_millis(50));
+            self.process.said().wait_more(since, limit);
+            self.patience = self.patience.saturating_sub(begun.elapsed());
             let stderr = self.process.said().tail(since);
             Failure::Port { what, stderr }
         };

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 pub const END_LIMIT: Duration = Duration::from_secs(2);
 /// How long a port that has closed a pipe is given to be gone.
 const GONE_LIMIT: Duration = Duration::from_millis(300);
+/// How often a silent port is looked after.
+const LOOK_AFTER: Duration = Duration::from_millis(100);
 /// How long the last words of a dead port are waited for.
 const WORDS_LIMIT: Duration = Duration::from_millis(300);
 
@@ -157,7 +159,7 @@ impl Process {
         if !matches!(sent, Some(Ok(()))) {
             return Err(self.gone());
         }
-        match self.lines.recv_timeout(limit) {
+        match self.next(limit) {
             Ok(Line::Whole(line)) => {
                 self.shared.busy.store(false, Ordering::Relaxed);
                 Ok(line)
@@ -168,6 +170,24 @@ impl Process {
                 Err(Break::Hung(limit))
             }
             Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+        }
+    }
+
+    /// The next line. A port that has ended need not have closed its output: a child of its own
+    /// may hold the pipe.
+    fn next(&self, limit: Duration) -> Result<Line, RecvTimeoutError> {
+        let begun = Instant::now();
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            match self.lines.recv_timeout(left.min(LOOK_AFTER)) {
+                Err(RecvTimeoutError::Timeout) if left > LOOK_AFTER => {}
+                other => return other,
+            }
+            if self.shared.wait(Duration::ZERO).is_some() {
+                // What it wrote before it ended may still be on its way.
+                let last = self.lines.recv_timeout(LOOK_AFTER);
+                return last.or(Err(RecvTimeoutError::Disconnected));
+            }
         }
     }
 
