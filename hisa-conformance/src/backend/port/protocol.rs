@@ -66,12 +66,16 @@ struct WindowParams {
 impl Params {
     pub(super) fn of(job: &Job<'_>) -> Self {
         let quantizes = job.op == Op::Stage(hisa_ref::Stage::Quantize);
+        let strictness = match quantizes {
+            true => job.quantize.strictness,
+            false => job.strictness,
+        };
         Self {
             block_size: job.params.block_size(),
             block_topk: job.params.block_topk(),
             topk_tokens: job.params.topk_tokens(),
             rank: job.params.rank().to_string(),
-            strict: job.strictness == Strictness::Strict,
+            strict: strictness == Strictness::Strict,
             scale_format: quantizes.then(|| format_word(job.quantize.format)),
             overflow: quantizes.then(|| overflow_word(job.quantize.overflow)),
             pieces: (job.op == Op::Append).then(|| job.pieces.to_vec()),
