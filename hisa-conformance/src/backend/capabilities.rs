@@ -12,7 +12,7 @@ pub struct Capabilities {
     pub ops: Vec<Op>,
     /// Sizes it takes.
     pub limits: Limits,
-    /// Whether generated cases are made to fit [`Self::limits`]; otherwise those beyond are skipped.
+    /// Whether generated cases are made to fit the limits; otherwise those beyond are skipped.
     pub fits: bool,
     /// Most products of M, N, H and D.
     pub work_max: usize,
