@@ -15,7 +15,7 @@ fn folders() -> MutexGuard<'static, Vec<PathBuf>> {
     FOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder that goes when this value does, or with [`remove_all`].
+/// A folder that goes when this value does, or when the process is interrupted.
 #[derive(Debug)]
 pub struct ExchangeFolder {
     path: PathBuf,
