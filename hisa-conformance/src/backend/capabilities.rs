@@ -4,6 +4,7 @@ use super::limits::Limits;
 use crate::numerics::Numerics;
 use crate::op::Op;
 use crate::problem::Problem;
+use hisa_ref::{Stage, Strictness};
 
 /// Jobs, limits and promises of a backend.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,7 +13,7 @@ pub struct Capabilities {
     pub ops: Vec<Op>,
     /// Sizes it takes.
     pub limits: Limits,
-    /// Whether generated cases are made to fit [`Self::limits`]; otherwise those beyond are skipped.
+    /// Whether generated cases are made to fit the limits; otherwise those beyond are skipped.
     pub fits: bool,
     /// Most products of M, N, H and D.
     pub work_max: usize,
@@ -70,7 +71,42 @@ impl Capabilities {
         if work > self.work_max {
             return Some(format!("M*N*H*D above {}", self.work_max));
         }
-        let needs_permissive = problem.inputs.strictness == hisa_ref::Strictness::Permissive;
+        let needs_permissive = match op {
+            Op::Stage(Stage::Quantize) => {
+                let rows = problem.x.iter().flatten();
+                !self.permissive && rows.into_iter().any(|value| !value.is_finite())
+            }
+            _ => problem.inputs.strictness == Strictness::Permissive,
+        };
         (needs_permissive && !self.permissive).then(|| "values strict mode refuses".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Case, Patch, Target};
+
+    #[test]
+    fn a_strict_backend_is_spared_what_strict_mode_refuses_job_by_job() {
+        let strict = Capabilities {
+            permissive: false,
+            ..Capabilities::all()
+        };
+        let case = |target, bits| Case {
+            patches: vec![Patch {
+                target,
+                index: [None; 3],
+                bits,
+            }],
+            ..Case::with_cu(&[0, 2, 5])
+        };
+        for (target, quantize, dsa) in [(Target::X, true, false), (Target::S, false, true)] {
+            let problem = Problem::new(&case(target, f32::NAN.to_bits())).unwrap();
+            let refuses = |op| strict.refuses(op, &problem).is_some();
+            assert_eq!(refuses(Op::Stage(Stage::Quantize)), quantize, "{target:?}");
+            assert_eq!(refuses(Op::Dsa), dsa, "{target:?}");
+            assert_eq!(Capabilities::all().refuses(Op::Dsa, &problem), None);
+        }
     }
 }

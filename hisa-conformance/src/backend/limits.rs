@@ -195,7 +195,7 @@ impl Limits {
             return Err("limits: D_multiple is 0; the least is 1".to_owned());
         }
         let dims = self.fit_dims(1);
-        if !self.dims.takes(dims) || !dims.is_multiple_of(self.dims_multiple) {
+        if dims == 0 || !self.dims.takes(dims) || !dims.is_multiple_of(self.dims_multiple) {
             let multiple = self.dims_multiple;
             return Err(format!("limits: no D allowed is a multiple of {multiple}"));
         }

@@ -58,10 +58,16 @@ fn struck(fault: &str, batch: usize, limit: &str) -> (String, String, String) {
     )
 }
 
-fn assert_struck(faults: &[(&str, &str, &str)], limit: &str) {
-    for &(fault, check, got) in faults {
-        for batch in [1, 8] {
-            let (id, text, _) = struck(fault, batch, limit);
+/// One by one and in lists, in turn: enough where the reply itself is fine.
+const IN_TURN: &[&[usize]] = &[&[1], &[8]];
+/// Each fault in both ways.
+const BOTH: &[&[usize]] = &[&[1, 8]];
+
+fn assert_struck(faults: &[(&str, &str, &str)], batches: &[&[usize]]) {
+    let batches = batches.iter().cycle();
+    for (&(fault, check, got), batches) in faults.iter().zip(batches) {
+        for &batch in *batches {
+            let (id, text, _) = struck(fault, batch, "20");
             assert_eq!(id, check, "{fault}, lists of {batch}: {text}");
             assert!(text.contains(got), "{fault}, lists of {batch}: {text}");
         }
@@ -88,7 +94,7 @@ fn wrong_files_are_findings() {
             ("shape", "block_mask.shape", "f32 ["),
             ("short", "block_mask.shape", "f32 ["),
         ],
-        "20",
+        IN_TURN,
     );
 }
 
@@ -107,7 +113,7 @@ fn damaged_files_are_findings() {
             ("folder", "block_mask.runs", "the output file"),
             ("pipe", "block_mask.runs", "the output file"),
         ],
-        "20",
+        IN_TURN,
     );
 }
 
@@ -164,7 +170,7 @@ fn broken_lines_are_findings() {
                 "a line of more than 1048576 bytes",
             ),
         ],
-        "20",
+        BOTH,
     );
 }
 
@@ -175,7 +181,7 @@ fn broken_replies_are_findings() {
             ("no-why", "block_mask.runs", "broke the protocol"),
             ("unknown-key", "block_mask.runs", "unknown field `took`"),
         ],
-        "20",
+        BOTH,
     );
     // In answer to a list, one status is none.
     let (id, got, _) = struck("error", 8, "20");

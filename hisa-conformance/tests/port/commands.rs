@@ -22,7 +22,7 @@ fn a_finding_is_shrunk_through_the_port_and_replayed_by_its_line() {
         .unwrap();
     let line = line.trim_start().trim_start_matches("replay").trim();
     assert!(
-        line.starts_with("hisa replay --port 'exec python3 "),
+        line.starts_with("hisa replay --port 'exec '\\''/"),
         "{line}"
     );
     // The fault needs seven rows and one id from 1 on.

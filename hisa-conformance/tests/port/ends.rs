@@ -20,10 +20,8 @@ fn hanging(stand: &Stand, more: &[&str]) -> (Child, u32) {
     let args = [&args[..], &["--port", &command], more].concat();
     let child = stand.hisa(&args).spawn().unwrap();
     stand.wait_for("sleep 1000");
-    let worker = stand.processes().into_iter();
-    let worker = worker
-        .filter(|(_, command)| command.ends_with(" worker "))
-        .last();
+    let mut processes = stand.processes().into_iter();
+    let worker = processes.find(|(_, command)| command.ends_with(" worker "));
     (child, worker.unwrap().0)
 }
 

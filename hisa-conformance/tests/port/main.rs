@@ -14,6 +14,7 @@ mod speed;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -138,10 +139,26 @@ impl Stand {
     }
 }
 
+/// The interpreter itself: what `python3` names may be a script that looks for it every time.
+fn python() -> &'static str {
+    static PYTHON: OnceLock<String> = OnceLock::new();
+    PYTHON.get_or_init(|| {
+        let mut command = Command::new("python3");
+        let said = command
+            .args(["-c", "import sys; print(sys.executable)"])
+            .output();
+        String::from_utf8(said.unwrap().stdout)
+            .unwrap()
+            .trim()
+            .to_owned()
+    })
+}
+
 /// The command of the port with a fault, which takes lists of this many cases. Without `exec` the
 /// shell would hold the pipes as well.
 fn port(fault: &str, batch: usize) -> String {
-    format!("exec python3 '{PORT}' {fault} {batch}")
+    let python = python();
+    format!("exec '{python}' -S -E '{PORT}' {fault} {batch}")
 }
 
 fn names_in(folder: &Path) -> Vec<String> {

@@ -15,7 +15,7 @@ fn folders() -> MutexGuard<'static, Vec<PathBuf>> {
     FOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder that goes when this value does, or with [`remove_all`].
+/// A folder that goes when this value does, or when the process is interrupted.
 #[derive(Debug)]
 pub struct ExchangeFolder {
     path: PathBuf,
@@ -65,6 +65,7 @@ impl Place {
         let Some(run) = run else {
             return Ok(Self::Own(ExchangeFolder::new()?));
         };
+        is_orphan(); // remembers the parent
         // The worker's mark, so that who started the worker knows what to remove.
         let name = std::env::var(tree::WORKER).unwrap_or_else(|_| tree::mark());
         let path = run.join(name);
@@ -85,17 +86,25 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Self::InRun(path) = self {
-            let _ = std::fs::remove_dir_all(path);
+            let _ = std::fs::remove_dir_all(&*path);
+            // Nobody else is left to remove the folder of the run.
+            if let Some(run) = path.parent().filter(|_| is_orphan()) {
+                let _ = std::fs::remove_dir(run); // refused where another port is still there
+            }
         }
     }
 }
 
-/// Removes the folder of a port whose run is gone, and that of the run if it was the last.
-pub(super) fn remove_orphan(path: &Path) {
-    let _ = std::fs::remove_dir_all(path);
-    if let Some(run) = path.parent() {
-        let _ = std::fs::remove_dir(run); // refused where another port is still there
+/// Whether the process that started this one is gone.
+fn is_orphan() -> bool {
+    #[cfg(unix)]
+    {
+        static PARENT: std::sync::OnceLock<Option<i32>> = std::sync::OnceLock::new();
+        let parent = || rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+        *PARENT.get_or_init(parent) != parent()
     }
+    #[cfg(not(unix))]
+    false
 }
 
 /// Removes the folders of this process. For the handler of a signal that is about to end it.

@@ -246,7 +246,10 @@ mod tests {
             (&with(r#","limits":{"h":3}"#), "unknown field `h`"),
             (&with(r#","limits":{"H":0}"#), "H"),
             (&with(r#","limits":{"H":[]}"#), "H"),
-            (&with(r#","limits":{"D":[8],"D_multiple":16}"#), "D"),
+            (
+                &with(r#","limits":{"D":[8],"D_multiple":16}"#),
+                "no D allowed",
+            ),
             (&with(r#","numerics":{"scores":"fast"}"#), "fast"),
             (
                 &with(r#","numerics":{"quantize":"f32,scores=bounded:exact"}"#),

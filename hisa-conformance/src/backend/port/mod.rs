@@ -7,7 +7,7 @@
 //!
 //! A port is started once and kept. When it hangs, ends or says something else than what it was
 //! asked, it is killed with all that it started, and is of no more use: see
-//! [`Backend::broken`](super::Backend::broken).
+//! [`Backend::broken`].
 
 mod exchange;
 pub mod folder;

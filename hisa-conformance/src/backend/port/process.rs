@@ -1,6 +1,6 @@
 //! One running port: lines to it and from it, and its end.
 
-use super::folder::{self, Place};
+use super::folder::Place;
 use super::pipes::{LINE_MAX, Line, Said, listen, speak};
 use super::tree::{self, Roots};
 use std::io;
@@ -32,25 +32,8 @@ pub(crate) fn end_all() {
     let live = std::mem::take(&mut *lock(&LIVE));
     for shared in live.iter().filter_map(Weak::upgrade) {
         shared.end();
-        if let Some(place) = lock(&shared.place).take() {
-            if is_orphan() {
-                folder::remove_orphan(place.path());
-            }
-            drop(place);
-        }
+        shared.clean();
     }
-}
-
-/// Whether the process that started this one is gone.
-fn is_orphan() -> bool {
-    #[cfg(unix)]
-    {
-        static PARENT: std::sync::OnceLock<Option<i32>> = std::sync::OnceLock::new();
-        let parent = || rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
-        *PARENT.get_or_init(parent) != parent()
-    }
-    #[cfg(not(unix))]
-    false
 }
 
 /// Why a port is of no more use.
@@ -102,7 +85,6 @@ impl Process {
     /// # Errors
     /// As the operating system.
     pub(super) fn start(command: &str, place: Place) -> io::Result<Self> {
-        is_orphan(); // remembers the parent
         let mark = tree::mark();
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(command).env(tree::PORT, &mark);
@@ -258,7 +240,7 @@ pub(super) fn shown(line: &[u8]) -> String {
 impl Drop for Process {
     fn drop(&mut self) {
         self.shared.end();
-        drop(lock(&self.shared.place).take());
+        self.shared.clean();
     }
 }
 
@@ -274,6 +256,12 @@ impl Shared {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Removes the folder. The lock is held meanwhile, so that no thread ends the process before.
+    fn clean(&self) {
+        let mut place = lock(&self.place);
+        *place = None;
     }
 
     /// Closes the input; waits a while for a port that owes nothing; then kills all that is left

@@ -238,6 +238,50 @@ fn read(status: &str, why: Option<String>) -> Result<Status, String> {
 mod tests {
     use super::*;
 
+    /// Params as JSON, of a job on a small case with strided keys.
+    fn params(op: Op) -> serde_json::Value {
+        use crate::backend::Buffers;
+        use crate::case::{Case as Generated, WindowSource};
+        let source = WindowSource::Strided {
+            q: vec![0, 6],
+            k: None,
+            stride: 2,
+            first_positions: vec![3],
+        };
+        let case = Generated::with_windows(6, 3, source.into());
+        let problem = crate::problem::Problem::new(&case).unwrap();
+        let job = Job::new(op, &problem, &Buffers::default()).unwrap();
+        serde_json::to_value(Params::of(&job)).unwrap()
+    }
+
+    #[test]
+    fn every_job_has_its_parameters_and_no_others() {
+        let common = serde_json::json!({
+            "block_size": 4, "block_topk": 2, "topk_tokens": 4, "rank": "bf16", "strict": true
+        });
+        assert_eq!(params(Op::Dsa), common);
+        let with = |more: serde_json::Value| {
+            let mut all = common.clone();
+            let more = more.as_object().unwrap().clone();
+            all.as_object_mut().unwrap().extend(more);
+            all
+        };
+        // Generated rows hold what they like, whatever the other tensors hold.
+        let quantize = params(Op::Stage(hisa_ref::Stage::Quantize));
+        let expected = serde_json::json!({
+            "strict": false, "scale_format": "f32", "overflow": "saturating"
+        });
+        assert_eq!(quantize, with(expected));
+        let expected = serde_json::json!({
+            "rows": 6, "keys": 3, "kv_stride": 2, "first_positions": [3]
+        });
+        assert_eq!(params(Op::Windows), with(expected));
+        assert_eq!(
+            params(Op::Append),
+            with(serde_json::json!({"pieces": [0, 3, 0, 3]}))
+        );
+    }
+
     fn of(line: &str, count: usize) -> Result<Vec<Status>, String> {
         reply(line.as_bytes(), 7, count)
     }
