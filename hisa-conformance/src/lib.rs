@@ -17,6 +17,7 @@ pub mod cli;
 pub mod dump;
 pub mod effort;
 pub mod expect;
+pub mod fixture;
 pub mod flags;
 pub mod generate;
 pub mod measure;

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod check;
 pub mod engine;
 pub mod eval;
+pub mod fixtures;
 pub mod fuzz;
 pub mod list;
 mod ports;
@@ -21,6 +22,7 @@ use crate::case::CaseError;
 use crate::dump::write::remove_unfinished;
 use crate::dump::{DumpError, Indexer, Options};
 use crate::expect::ExpectError;
+use crate::fixture;
 use crate::report::ReportError;
 use crate::runner::{RunError, journal};
 use crate::subject::SubjectError;
@@ -55,6 +57,8 @@ pub enum Command {
     Eval(eval::EvalArgs),
     /// Compare somebody else's outputs for a dump with the reference, value by value.
     Check(check::CheckArgs),
+    /// Write, check or list the golden fixtures.
+    Fixtures(fixtures::FixturesArgs),
     /// Measure speed.
     Bench(bench::BenchArgs),
     /// Plant faults in the kernels of a backend and check that each is found.
@@ -168,6 +172,9 @@ pub enum CliError {
     /// There is nothing to replay.
     #[error(transparent)]
     Subject(#[from] SubjectError),
+    /// Fixtures that cannot be written, checked or listed.
+    #[error(transparent)]
+    Fixtures(#[from] fixtures::FixturesError),
     /// A benchmark that cannot be trusted or run.
     #[error("bench: {reason}")]
     Bench {
@@ -201,6 +208,7 @@ pub fn main() -> ExitCode {
         port::interrupt();
         remove_unfinished();
         journal::remove_unfinished();
+        fixture::write::remove_unfinished();
         std::process::exit(130);
     });
     let cli = match Cli::try_parse() {
@@ -247,6 +255,7 @@ pub fn dispatch(command: Command) -> Result<Outcome, CliError> {
         Command::Replay(args) => replay::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Fixtures(args) => fixtures::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Selftest(args) => selftest::run(&args),
         Command::List(args) => list::run(args),
@@ -334,6 +343,8 @@ mod tests {
             "hisa run --stage nothing",
             "hisa run --jobs 0",
             "hisa list nothing",
+            "hisa fixtures",
+            "hisa fixtures export x",
             "hisa selftest",
             "hisa selftest --backend reference",
             "hisa nothing",
