@@ -46,7 +46,7 @@ pub(crate) fn clauses() -> Vec<(String, String)> {
     let heads = spec
         .lines()
         .filter_map(|line| line.strip_prefix("**")?.split_once("**"));
-    let clauses = heads.filter(|(number, _)| number.contains('.'));
+    let clauses = heads.filter(|(number, _)| number.ends_with(|last: char| last.is_ascii_digit()));
     let title = |rest: &str| {
         let marked = rest.trim().split(['*', '`']).nth(1).unwrap_or("");
         marked.trim_end_matches('.').to_owned()
@@ -124,8 +124,18 @@ pub(crate) fn citations() -> Vec<(String, Vec<String>)> {
     all
 }
 
+/// What the oracle in Python cites: clause numbers in its comments and docstrings.
 fn fractions() -> Vec<String> {
-    cited(&read("hisa-conformance/ports/fraction_oracle.py"))
+    let source = read("hisa-conformance/ports/fraction_oracle.py");
+    let told = source.lines().filter_map(|line| {
+        let docstring = line.split_once("\"\"\"").map(|(_, words)| words);
+        docstring.or_else(|| line.split_once("# ").map(|(_, words)| words))
+    });
+    let known = clauses();
+    let is_clause = |word: &&str| known.iter().any(|(number, _)| number == word);
+    let words = told.flat_map(|words| words.split([' ', ',', ':', ';', '(', ')', '\"']));
+    let words = words.map(|word| word.trim_end_matches('.'));
+    words.filter(is_clause).map(str::to_owned).collect()
 }
 
 /// Ids of fixtures with the clauses that the manifest gives them.

@@ -5,16 +5,17 @@ use std::fmt::Write;
 
 const HEAD: &str = "# Audit
 
-What stands behind every clause of [SPEC.md](SPEC.md). Written by a test from the sources, never by hand; CI fails where
-the page is out of date, where a clause has nothing that runs, and where a clause about values has no second implementation.
+What stands behind every clause of [SPEC.md](SPEC.md). Written by a test from the sources, never by
+hand; CI fails where the page is out of date, where a clause has nothing that runs, and where a
+clause about values has no second implementation.
 
 | evidence | what it is |
 |---|---|
 | examples | worked examples of the specification, each run against the reference |
 | tests | tests whose comment cites the clause |
-| checks | what holds every backend to it in `hisa run`; in brackets, how many planted faults that check has to catch in the same run |
+| checks | what holds every backend to it in `hisa run`; in brackets the faults it has to catch |
 | oracle | functions of the oracle in big integers, which judges the reference in every run |
-| fractions | the oracle in Python, which confirms the fixtures |
+| fractions | the oracle in Python, which confirms fixtures and dumps |
 | fixtures | golden data that turn on it |
 ";
 
@@ -24,8 +25,8 @@ pub(crate) fn text(clauses: &[Evidence]) -> String {
     let with = |has: fn(&Evidence) -> bool| clauses.iter().filter(|clause| has(clause)).count();
     let _ = write!(
         page,
-        "\n{} clauses: {} with examples, {} with tests, {} with checks, {} in the oracle, {} in fractions, \
-         {} with fixtures.\n",
+        "\n{} clauses: {} with examples, {} with tests, {} with checks, {} in the oracle, \
+         {} in fractions, {} with fixtures.\n",
         clauses.len(),
         with(|clause| !clause.examples.is_empty()),
         with(|clause| !clause.tests.is_empty()),
