@@ -22,7 +22,7 @@ import sys
 import numpy as np
 
 PROTOCOL = 1
-WHY_MAX = 4000  # characters of a reason
+WHY_MAX = 2000  # characters of a reason
 BATCH_MAX = 1024
 
 OUTPUTS = {

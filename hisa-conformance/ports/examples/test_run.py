@@ -1,6 +1,6 @@
 """`hisa run` on a port, a test per stage: name your port's command and the stages it offers.
 
-HISA names the binary, HISA_PORT the command.
+HISA names the binary, PORT_COMMAND the command.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 
 HISA = os.environ.get("HISA", "hisa")
 NUMPY_PORT = pathlib.Path(__file__).resolve().parents[1] / "numpy_port.py"
-PORT = os.environ.get("HISA_PORT", shlex.join([sys.executable, str(NUMPY_PORT)]))
+PORT = os.environ.get("PORT_COMMAND", shlex.join([sys.executable, str(NUMPY_PORT)]))
 STAGES = "windows quantize block_pool block_scores block_mask block_topk token_scores token_topk"
 STAGES += " index_map append hisa dsa block_sparse"
 

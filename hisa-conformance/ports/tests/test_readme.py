@@ -106,7 +106,7 @@ def test_the_run_example_fails_for_a_wrong_port(monkeypatch, tmp_path):
     (tmp_path / "my_kernels.py").write_text(broken)
     (tmp_path / "my_port.py").write_text(python_blocks()[0])
     monkeypatch.setenv("HISA", HISA)
-    monkeypatch.setenv("HISA_PORT", f"'{sys.executable}' '{tmp_path / 'my_port.py'}'")
+    monkeypatch.setenv("PORT_COMMAND", f"'{sys.executable}' '{tmp_path / 'my_port.py'}'")
     assert "1 failed" in example("test_run.py", "-k", "index_map")
 
 
