@@ -7,6 +7,7 @@
 //! `cp_gather_indexer_k_quant_cache` in `csrc/cache_kernels.cu`) and by DeepGEMM
 //! (`fp8_paged_mqa_logits`, the fused cache of `csrc/apis/attention.hpp`, commit 54e2261).
 
+use super::FILE_BYTES_MAX;
 use super::error::{DumpError, PagedProblem, TensorError};
 use super::read::TensorFile;
 use super::tensor::Data;
@@ -57,20 +58,25 @@ impl Keys {
             problem,
         };
         let offsets = offsets(&lens, &table, cache.page).map_err(wrong)?;
-        let places = places(&offsets, &table, &cache).map_err(wrong)?;
-        let d = cache.dim;
-        let allocation = |bytes: usize| {
-            let bytes = bytes as u64;
-            DumpError::tensor(file.path(), "kv_cache", TensorError::Allocation { bytes })
-        };
+        check_pages(&offsets, &table, &cache).map_err(wrong)?;
+        let (n, d) = (offsets.last().map_or(0, |&keys| keys as usize), cache.dim);
+        // Sequences may share pages, so that a short file asks for more keys than any file holds.
+        let bytes = (n as u64).saturating_mul((d + SCALE_BYTES) as u64);
+        let problem = TensorError::Allocation { bytes };
+        let too_large = || DumpError::tensor(file.path(), "kv_cache", problem.clone());
+        if bytes > FILE_BYTES_MAX {
+            return Err(too_large());
+        }
         let (mut k, mut k_scale) = (Vec::new(), Vec::new());
-        let bytes = places.len().saturating_mul(d);
-        k.try_reserve_exact(bytes).map_err(|_| allocation(bytes))?;
-        k_scale.reserve_exact(places.len());
-        for (page, token) in places {
-            let (codes, scale) = cache.token(page, token);
+        let reserved = k
+            .try_reserve_exact(n * d)
+            .and_then(|()| k_scale.try_reserve_exact(n));
+        reserved.map_err(|_| too_large())?;
+        for (sequence, column, tokens) in pages(&offsets, cache.page) {
+            // Checked above: the page is there.
+            let (codes, scales) = cache.tokens(table[[sequence, column]] as usize, tokens);
             k.extend(codes.iter().map(|&code| E4M3::from_bits(code)));
-            k_scale.push(scale);
+            k_scale.extend(scales.map(f32::from_le_bytes));
         }
         Ok(Self {
             k: Array2::from_shape_vec((k_scale.len(), d), k)
@@ -109,12 +115,16 @@ pub(super) fn is_paged<R: Read + Seek>(file: &TensorFile<R>) -> Result<bool> {
 
 /// Offsets of the sequences of a file whose keys are in a cache, from `seq_lens` alone.
 pub(super) fn sequence_offsets<R: Read + Seek>(file: &mut TensorFile<R>) -> Result<Vec<i64>> {
-    let lens: Array1<i32> = file.windows("seq_lens", "[S]")?;
+    Ok(sums(&file.windows("seq_lens", "[S]")?))
+}
+
+/// 0, and the sum of the lengths after each.
+fn sums(lens: &Array1<i32>) -> Vec<i64> {
     let ends = lens.iter().scan(0, |end, &len| {
         *end += i64::from(len);
         Some(*end)
     });
-    Ok(std::iter::once(0).chain(ends).collect())
+    std::iter::once(0).chain(ends).collect()
 }
 
 struct Cache {
@@ -150,16 +160,17 @@ impl Cache {
         })
     }
 
-    /// Codes and scale of a token that is there.
-    fn token(&self, page: usize, token: usize) -> (&[u8], f32) {
+    /// Codes and scales of the first tokens of a page that is there.
+    fn tokens(
+        &self,
+        page: usize,
+        count: usize,
+    ) -> (&[u8], impl Iterator<Item = [u8; SCALE_BYTES]>) {
         let page_bytes = self.page * (self.dim + SCALE_BYTES);
         let bytes = &self.bytes[page * page_bytes..][..page_bytes];
         let (codes, scales) = bytes.split_at(self.page * self.dim);
-        let scale = scales.as_chunks::<SCALE_BYTES>().0[token];
-        (
-            &codes[token * self.dim..][..self.dim],
-            f32::from_le_bytes(scale),
-        )
+        let scales = scales.as_chunks().0[..count].iter().copied();
+        (&codes[..count * self.dim], scales)
     }
 }
 
@@ -177,51 +188,51 @@ fn offsets(
         });
     }
     let room = (width as u64).saturating_mul(page as u64);
-    let mut offsets = vec![0];
-    for (sequence, &len) in lens.iter().enumerate() {
-        if u64::try_from(len).is_ok_and(|len| len <= room) {
-            offsets.push(offsets[sequence] + i64::from(len));
-        } else {
-            return Err(PagedProblem::Length {
-                sequence,
-                len,
-                room,
-            });
-        }
+    let fits = |len: i32| u64::try_from(len).is_ok_and(|len| len <= room);
+    if let Some(sequence) = lens.iter().position(|&len| !fits(len)) {
+        let len = lens[sequence];
+        return Err(PagedProblem::Length {
+            sequence,
+            len,
+            room,
+        });
     }
+    let offsets = sums(lens);
     match offsets.last() {
         Some(&keys) if keys as u64 > KEYS_MAX => Err(PagedProblem::Keys { keys: keys as u64 }),
         _ => Ok(offsets),
     }
 }
 
-/// Page and position of every key. Entries of the table past the end of a sequence are not
-/// looked at.
-fn places(
+/// The pages of every sequence, as sequence, column of the table and tokens held there. Entries of
+/// the table past the end of a sequence are not among them.
+fn pages(offsets: &[i64], page: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    offsets
+        .windows(2)
+        .enumerate()
+        .flat_map(move |(sequence, ends)| {
+            let tokens = (ends[1] - ends[0]) as usize;
+            let columns = 0..tokens.div_ceil(page.max(1));
+            columns.map(move |column| (sequence, column, page.min(tokens - column * page)))
+        })
+}
+
+/// Every page that is needed is there.
+fn check_pages(
     offsets: &[i64],
     table: &Array2<i32>,
     cache: &Cache,
-) -> std::result::Result<Vec<(usize, usize)>, PagedProblem> {
-    let mut places = Vec::new();
-    for (sequence, ends) in offsets.windows(2).enumerate() {
-        for token in 0..(ends[1] - ends[0]) as usize {
-            let (column, position) = (token / cache.page, token % cache.page);
-            let entry = table[[sequence, column]];
-            match usize::try_from(entry)
-                .ok()
-                .filter(|&page| page < cache.pages)
-            {
-                Some(page) => places.push((page, position)),
-                None => {
-                    return Err(PagedProblem::Page {
-                        sequence,
-                        column,
-                        entry,
-                        pages: cache.pages,
-                    });
-                }
-            }
-        }
+) -> std::result::Result<(), PagedProblem> {
+    let is_there = |entry: i32| usize::try_from(entry).is_ok_and(|page| page < cache.pages);
+    let absent =
+        |(sequence, column, _): &(usize, usize, usize)| !is_there(table[[*sequence, *column]]);
+    match pages(offsets, cache.page).find(absent) {
+        Some((sequence, column, _)) => Err(PagedProblem::Page {
+            sequence,
+            column,
+            entry: table[[sequence, column]],
+            pages: cache.pages,
+        }),
+        None => Ok(()),
     }
-    Ok(places)
 }

@@ -135,3 +135,23 @@ fn a_cache_without_room_for_a_scale_is_refused_by_shape() {
         assert!(error.contains("expected [pages, P, D + 4]"), "{error}");
     }
 }
+
+/// One page of 64 KiB, named often enough for more keys than a file may hold.
+#[test]
+fn shared_pages_do_not_ask_for_more_than_a_file_holds() {
+    let pages = 131_073;
+    let extra = [
+        (
+            "kv_cache",
+            tensor(&[1, 1, 65_536], Data::U8(vec![0; 65_536].into())),
+        ),
+        (
+            "block_table",
+            tensor(&[1, pages], Data::I32(vec![0; pages].into())),
+        ),
+        ("seq_lens", i32s(&[pages as i32])),
+        ("cu_seqlens_q", i32s(&[0, 3])),
+    ];
+    let error = read(&paged(&extra), &[]).unwrap_err().to_string();
+    assert!(error.contains("needs 8590000128 bytes"), "{error}");
+}
