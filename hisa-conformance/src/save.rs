@@ -213,7 +213,7 @@ pub(crate) const fn format_word(format: ScaleFormat) -> &'static str {
     }
 }
 
-fn format(word: &str) -> Option<ScaleFormat> {
+pub(crate) fn format(word: &str) -> Option<ScaleFormat> {
     let all = [ScaleFormat::F32, ScaleFormat::Ue8m0];
     all.into_iter().find(|&format| format_word(format) == word)
 }
@@ -225,7 +225,7 @@ pub(crate) const fn overflow_word(overflow: Overflow) -> &'static str {
     }
 }
 
-fn overflow(word: &str) -> Option<Overflow> {
+pub(crate) fn overflow(word: &str) -> Option<Overflow> {
     let all = [Overflow::Saturating, Overflow::NonSaturating];
     all.into_iter()
         .find(|&overflow| overflow_word(overflow) == word)

@@ -17,6 +17,7 @@ pub mod port;
 pub mod reference;
 pub mod saboteur;
 pub mod simulated;
+mod tensor;
 
 pub use buffer::{Buffer, Buffers, Element, Guarded, Kind, MARGIN};
 pub use capabilities::Capabilities;

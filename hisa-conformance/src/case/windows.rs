@@ -110,6 +110,23 @@ impl WindowSource {
         }
     }
 
+    /// Its offsets under their names in dumps; none where windows are given row by row.
+    #[must_use]
+    pub fn offsets(&self) -> Vec<(&'static str, &[i64])> {
+        match self {
+            Self::Causal(cu) => vec![("cu_seqlens", cu)],
+            Self::Separate { q, k } => vec![("cu_seqlens_q", q), ("cu_seqlens_k", k)],
+            Self::Strided { q, k, .. } => {
+                let k = k.as_deref().map(|k| ("cu_seqlens_k", k));
+                [("cu_seqlens_q", q.as_slice())]
+                    .into_iter()
+                    .chain(k)
+                    .collect()
+            }
+            Self::Rows(_) => Vec::new(),
+        }
+    }
+
     /// Offsets of the queries, where there are any.
     #[must_use]
     pub fn query_offsets(&self) -> Option<&[i64]> {

@@ -135,6 +135,38 @@ impl<'a> Tensor<'a> {
         }
     }
 
+    /// Sequence offsets, as int32 where every entry fits.
+    #[must_use]
+    pub fn offsets(entries: &'a [i64]) -> Self {
+        let narrow: Result<Vec<i32>, _> = entries.iter().map(|&entry| entry.try_into()).collect();
+        let data = match narrow {
+            Ok(narrow) => Data::I32(narrow.into()),
+            Err(_) => Data::I64(entries.into()),
+        };
+        Self {
+            shape: vec![entries.len()],
+            data,
+        }
+    }
+
+    /// The same with elements of its own.
+    #[must_use]
+    pub fn into_owned(self) -> Tensor<'static> {
+        let data = match self.data {
+            Data::U8(values) => Data::U8(values.into_owned().into()),
+            Data::F8E4M3(values) => Data::F8E4M3(values.into_owned().into()),
+            Data::F32(values) => Data::F32(values.into_owned().into()),
+            Data::I32(values) => Data::I32(values.into_owned().into()),
+            Data::I64(values) => Data::I64(values.into_owned().into()),
+            Data::Bf16(values) => Data::Bf16(values.into_owned().into()),
+            Data::U16(values) => Data::U16(values.into_owned().into()),
+        };
+        Tensor {
+            shape: self.shape,
+            data,
+        }
+    }
+
     /// Extents, outermost first.
     #[must_use]
     pub fn shape(&self) -> &[usize] {

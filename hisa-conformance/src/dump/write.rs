@@ -32,10 +32,7 @@ pub fn write_atomic(
     tensors: &Tensors<'_>,
     metadata: &Metadata,
 ) -> Result<(), DumpError> {
-    let header = encode_header(tensors, metadata).map_err(|problem| DumpError::Header {
-        file: path.to_owned(),
-        problem,
-    })?;
+    let header = header_for(path, tensors, metadata)?;
     replace(path, |out| write_parts(out, &header, tensors))
 }
 
@@ -49,15 +46,23 @@ pub fn write_plain(
     tensors: &Tensors<'_>,
     metadata: &Metadata,
 ) -> Result<(), DumpError> {
-    let header = encode_header(tensors, metadata).map_err(|problem| DumpError::Header {
-        file: path.to_owned(),
-        problem,
-    })?;
+    let header = header_for(path, tensors, metadata)?;
     let failed = DumpError::io(path, "write");
     let file = std::fs::File::create_new(path).map_err(&failed)?;
     let mut out = BufWriter::with_capacity(64 << 10, file);
     let written = write_parts(&mut out, &header, tensors).and_then(|()| out.flush());
     written.map_err(failed)
+}
+
+fn header_for(
+    path: &Path,
+    tensors: &Tensors<'_>,
+    metadata: &Metadata,
+) -> Result<Vec<u8>, DumpError> {
+    encode_header(tensors, metadata).map_err(|problem| DumpError::Header {
+        file: path.to_owned(),
+        problem,
+    })
 }
 
 /// The bytes that [`write_atomic`] writes.

@@ -95,11 +95,7 @@ impl Run<'_> {
         }
         self.choose_blocks(work, &mut scores);
         let scales: Array1<f32> = self.vector(&pooled_scale, all).into();
-        let written = pooled_k.slice(shift..shift + all * d);
-        let codes = match written.len() {
-            0 => Vec::new(),
-            _ => self.stream.clone_dtoh(&written).unwrap(),
-        };
+        let codes = self.part(&pooled_k, shift..shift + all * d);
         let expected = bits(work.trace.pooled_k.as_slice().unwrap());
         assert_eq!(codes, expected, "{}", work.what);
         let expected = work.trace.pooled_scale.clone().insert_axis(Axis(1));

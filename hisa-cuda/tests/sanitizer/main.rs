@@ -136,9 +136,13 @@ impl Run<'_> {
     }
 
     fn vector<T: DeviceRepr>(&self, from: &CudaSlice<T>, len: usize) -> Vec<T> {
-        match len {
-            0 => Vec::new(),
-            _ => self.stream.clone_dtoh(&from.slice(..len)).unwrap(),
+        self.part(from, 0..len)
+    }
+
+    fn part<T: DeviceRepr>(&self, from: &CudaSlice<T>, range: std::ops::Range<usize>) -> Vec<T> {
+        match range.is_empty() {
+            true => Vec::new(),
+            false => self.stream.clone_dtoh(&from.slice(range)).unwrap(),
         }
     }
 

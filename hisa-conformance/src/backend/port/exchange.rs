@@ -1,14 +1,12 @@
 //! Tensors to a port and back, in files.
 
 use super::protocol::Params;
-use crate::backend::{Buffer, Buffers, Guarded, Job, Kind, Outputs};
-use crate::case::WindowSource;
+use crate::backend::{Buffer, Buffers, Job, Kind, Outputs};
 use crate::dump::write::write_plain;
 use crate::dump::{
     Data, Dtype, DumpError, HEADER_BYTES_MAX, HeaderError, Indexer, Tensor, TensorFile,
 };
 use crate::op::Op;
-use hisa_ref::E4M3;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -24,13 +22,11 @@ const OUT: &str = "the output file";
 pub(super) fn write(job: &Job<'_>, params: &Params, path: &Path) -> Result<(), DumpError> {
     let mut tensors = BTreeMap::new();
     for (name, buffer) in job.tensors.iter() {
-        tensors.insert(name.to_owned(), tensor(name, buffer, path)?);
+        tensors.insert(name.to_owned(), buffer.tensor());
     }
     if let (Op::Windows, Some(spec)) = (job.op, job.spec) {
-        for (name, entries) in offsets(&spec.source) {
-            let problem = |problem| DumpError::tensor(path, name, problem);
-            let tensor = Tensor::new(&[entries.len()], narrow(entries)).map_err(problem)?;
-            tensors.insert(name.to_owned(), tensor);
+        for (name, entries) in spec.source.offsets() {
+            tensors.insert(name.to_owned(), Tensor::offsets(entries));
         }
     }
     let mut metadata: BTreeMap<String, String> = params.metadata().into_iter().collect();
@@ -41,39 +37,6 @@ pub(super) fn write(job: &Job<'_>, params: &Params, path: &Path) -> Result<(), D
     };
     metadata.insert("indexer".to_owned(), indexer.to_string());
     write_plain(path, &tensors, &metadata)
-}
-
-fn tensor<'a>(name: &str, buffer: &'a Buffer, path: &Path) -> Result<Tensor<'a>, DumpError> {
-    let data = match buffer {
-        Buffer::Codes(codes) => Data::U8(codes.body().iter().map(|code| code.to_bits()).collect()),
-        Buffer::F32(values) => Data::F32(values.body().into()),
-        Buffer::I32(values) => Data::I32(values.body().into()),
-    };
-    Tensor::new(buffer.shape(), data).map_err(|problem| DumpError::tensor(path, name, problem))
-}
-
-/// Sequence offsets under their dump names.
-fn offsets(source: &WindowSource) -> Vec<(&'static str, &[i64])> {
-    match source {
-        WindowSource::Causal(cu) => vec![("cu_seqlens", cu)],
-        WindowSource::Separate { q, k } => vec![("cu_seqlens_q", q), ("cu_seqlens_k", k)],
-        WindowSource::Strided { q, k, .. } => {
-            let keys = k.iter().map(|k| ("cu_seqlens_k", k.as_slice()));
-            std::iter::once(("cu_seqlens_q", q.as_slice()))
-                .chain(keys)
-                .collect()
-        }
-        WindowSource::Rows(_) => Vec::new(),
-    }
-}
-
-/// As int32 where every entry fits.
-fn narrow(entries: &[i64]) -> Data<'_> {
-    let narrow: Result<Vec<i32>, _> = entries.iter().map(|&entry| entry.try_into()).collect();
-    match narrow {
-        Ok(narrow) => Data::I32(narrow.into()),
-        Err(_) => Data::I64(entries.into()),
-    }
 }
 
 /// Reads the outputs of a job from the file a port wrote; what the job does not ask for stays
@@ -122,14 +85,7 @@ fn buffer(file: &mut TensorFile<File>, name: &'static str) -> Result<Buffer, Dum
         Data::I64(wide) => file.narrowed(name, &wide)?,
         data => data,
     };
-    Ok(match data {
-        Data::U8(bytes) => {
-            let codes: Vec<E4M3> = bytes.iter().map(|&byte| E4M3::from_bits(byte)).collect();
-            Buffer::Codes(Guarded::of(&shape, &codes))
-        }
-        Data::F8E4M3(codes) => Buffer::Codes(Guarded::of(&shape, codes.iter())),
-        Data::F32(values) => Buffer::F32(Guarded::of(&shape, values.iter())),
-        Data::I32(values) => Buffer::I32(Guarded::of(&shape, values.iter())),
-        other => return Err(file.refused(name, &other, accepted)),
-    })
+    let problem = |problem| DumpError::tensor(file.path(), name, problem);
+    let tensor = Tensor::new(&shape, data).map_err(problem)?;
+    Buffer::of_tensor(&tensor).ok_or_else(|| file.refused(name, tensor.data(), accepted))
 }
